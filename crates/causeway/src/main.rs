@@ -1,0 +1,3 @@
+//! The `causeway` binary.
+
+fn main() {}

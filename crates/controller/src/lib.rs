@@ -1,0 +1,1 @@
+//! Watches, queue, targets and status: the loop that closes the difference.

@@ -1,0 +1,1 @@
+//! Domain types, state, compile and plan: everything Causeway decides, as pure functions.

@@ -1,0 +1,1 @@
+//! Linux gateways: observing and changing links, addresses, routes and NAT.
