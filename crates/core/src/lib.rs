@@ -1,1 +1,15 @@
-//! Domain types, state, compile and plan: everything Causeway decides, as pure functions.
+//! Everything Causeway decides, as pure functions over plain values.
+//!
+//! A room (`vpc`, and later its siblings) has the same shape each time:
+//!
+//! ```text
+//! event ─▶ State::apply ─▶ touched scopes ─▶ compile(state, scope) = want ─▶ plan(want, have)
+//! ```
+//!
+//! Nothing here awaits, reads a clock or knows Kubernetes; so every decision can be shown in a table
+//! test and every promise in a property test.
+
+pub mod names;
+pub mod vpc;
+
+pub use names::{Cidr, ClusterId, GatewayName, HostAddr, Invalid, LinkName, ObjectKey};

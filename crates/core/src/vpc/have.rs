@@ -1,0 +1,166 @@
+//! What a gateway holds, as observed: our things and everybody else's side by side.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+use super::{LINK_GROUP, MARK, ROUTE_PROTOCOL};
+use crate::names::{Cidr, HostAddr, ObjectKey};
+
+/// A gateway's network namespace at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Have {
+    /// All links by name.
+    pub links: BTreeMap<String, Link>,
+    /// The IPv4 routes of the main table.
+    pub routes: Vec<Route>,
+    /// The NAT rules of both iptables variants.
+    pub nat: Nat,
+    /// `net.ipv4.ip_forward`.
+    pub forwarding: bool,
+}
+
+/// One link.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Its group number.
+    pub group: u32,
+    /// Its alias.
+    pub alias: Option<String>,
+    /// What it encapsulates, where that is a kind we make.
+    pub kind: Option<LinkKind>,
+    /// Whether it is administratively up.
+    pub up: bool,
+    /// Whether ARP is switched off on it (`NOARP`).
+    pub arp_off: bool,
+    /// Its IPv4 addresses in the kernel's order: the first of a network is the primary one.
+    pub addresses: Vec<HostAddr>,
+    /// `proxy_arp`.
+    pub proxy_arp: bool,
+    /// `rp_filter`.
+    pub rp_filter: u8,
+    /// `proxy_delay` of its ARP table, in milliseconds.
+    pub proxy_delay: u32,
+}
+
+/// The parameters of a tunnel link that can not be changed in place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkKind {
+    /// VXLAN.
+    Vxlan {
+        /// Network identifier.
+        vni: u32,
+        /// UDP port.
+        port: u16,
+        /// Our end.
+        local: Option<Ipv4Addr>,
+        /// The peer's end.
+        remote: Option<Ipv4Addr>,
+        /// The link it runs over.
+        dev: Option<String>,
+    },
+    /// GRE over IPv4.
+    Gre {
+        /// Our end.
+        local: Option<Ipv4Addr>,
+        /// The peer's end.
+        remote: Option<Ipv4Addr>,
+        /// Time to live of the outer packets; 0 is inherited.
+        ttl: u8,
+        /// Whether it carries a key, which ours never do.
+        keyed: bool,
+    },
+}
+
+/// One route of the main table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Where to.
+    pub range: Cidr,
+    /// The next hop, if not on the link itself.
+    pub via: Option<Ipv4Addr>,
+    /// The link; none for a blackhole and its like.
+    pub dev: Option<String>,
+    /// Who made it.
+    pub protocol: u8,
+    /// Its metric; ours have none.
+    pub metric: u32,
+}
+
+/// Which of the two iptables back ends; they do not see each other's rules.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Variant {
+    /// `iptables-legacy`.
+    Legacy,
+    /// `iptables-nft`, on newer images plainly `iptables`.
+    #[default]
+    Nft,
+}
+
+/// NAT as observed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Nat {
+    /// The variant that the gateway itself uses, so ours.
+    pub active: Variant,
+    /// `POSTROUTING` of the nat table, in order. A variant that is not installed is absent.
+    pub postrouting: BTreeMap<Variant, Vec<NatRule>>,
+}
+
+/// One rule of `POSTROUTING`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NatRule {
+    /// A rule with our comment.
+    Ours {
+        /// Whose it is.
+        owner: ObjectKey,
+        /// The rule as iptables prints it, without `-A POSTROUTING`.
+        spec: String,
+    },
+    /// Anybody else's.
+    Foreign(String),
+}
+
+impl Link {
+    /// Whether we made it.
+    pub fn is_ours(&self) -> bool {
+        self.group == LINK_GROUP
+    }
+
+    /// The object that its alias names.
+    pub fn owner(&self) -> Option<ObjectKey> {
+        self.alias.as_deref()?.strip_prefix(MARK)?.parse().ok()
+    }
+}
+
+impl Route {
+    /// Whether we made it.
+    pub fn is_ours(&self) -> bool {
+        self.protocol == ROUTE_PROTOCOL
+    }
+}
+
+impl Have {
+    /// The objects that own anything here. A link cut off before its alias was set is its namesake's.
+    pub fn holds(&self, key: &ObjectKey) -> bool {
+        let of_link = |(name, link): (&String, &Link)| {
+            link.is_ours() && link.owner().map_or(*name == key.name, |owner| owner == *key)
+        };
+        self.links.iter().any(of_link) || self.rule_owners().contains(key)
+    }
+
+    /// Whether anything here is ours at all.
+    pub fn holds_anything(&self) -> bool {
+        self.links.values().any(Link::is_ours)
+            || self.routes.iter().any(Route::is_ours)
+            || !self.rule_owners().is_empty()
+    }
+
+    fn rule_owners(&self) -> BTreeSet<&ObjectKey> {
+        let rules = self.nat.postrouting.values().flatten();
+        rules
+            .filter_map(|rule| match rule {
+                NatRule::Ours { owner, .. } => Some(owner),
+                NatRule::Foreign(_) => None,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,25 @@
+//! The room `vpc`: tunnels between the gateways of VPCs in different clusters.
+//!
+//! Three kinds of place are kept: a gateway's network namespace ([`want`], [`have`], [`plan`]), the
+//! objects that say how far it got ([`status`]), and the records by which clusters find each other's
+//! gateways ([`exchange`]). [`state`] holds what the watches said; [`compile`] answers from it.
+
+pub mod have;
+pub mod model;
+pub mod plan;
+pub mod want;
+
+pub use have::{Have, Link, LinkKind, Nat, NatRule, Route, Variant};
+pub use plan::{Action, Plan, Problem, Step, plan};
+pub use want::{EgressRange, Inbound, TunnelKind, TunnelWant, Want};
+
+/// Link group of every link we make (`CWY` and a version), set in the same call that makes it.
+pub const LINK_GROUP: u32 = 0x4357_5901;
+/// Routing protocol number of every route we make.
+pub const ROUTE_PROTOCOL: u8 = 157;
+/// How aliases and rule comments of ours begin; the object's key follows.
+pub const MARK: &str = "causeway:";
+/// The gateway's link into the VPC.
+pub const LAN_LINK: &str = "eth0";
+/// The gateway's link to the outside, which tunnels run over.
+pub const UNDERLAY_LINK: &str = "net1";

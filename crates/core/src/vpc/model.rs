@@ -1,0 +1,98 @@
+//! A gateway in memory: what the kernel and iptables do with a step, as far as we rely on it.
+//!
+//! The planner's properties are stated against it, and it is the datapath of tests that are about the
+//! loop and not about Linux.
+
+use super::LINK_GROUP;
+use super::MARK;
+use super::have::{Have, Link, LinkKind, NatRule, Route};
+use super::plan::{Action, LOOSE, rule_spec, take_address};
+
+/// What a link starts with: the kernel's defaults.
+fn fresh(kind: LinkKind) -> Link {
+    Link { group: LINK_GROUP, kind: Some(kind), rp_filter: 0, proxy_delay: 800, ..Link::default() }
+}
+
+/// Does one step, or says what the kernel would say.
+pub fn apply(have: &mut Have, action: &Action) -> Result<(), String> {
+    match action {
+        Action::LinkAdd { link, want } => {
+            let clash = |other: &Link| other.kind.as_ref().is_some_and(|kind| same_identity(kind, want));
+            if have.links.contains_key(link.as_str()) || have.links.values().any(clash) {
+                return Err("File exists".into());
+            }
+            have.links.insert(link.to_string(), fresh(want.clone()));
+        }
+        Action::LinkAlias { link, owner } => find(have, link.as_str())?.alias = Some(format!("{MARK}{owner}")),
+        Action::LinkUp { link } => find(have, link.as_str())?.up = true,
+        Action::LinkDel { link } => {
+            have.links.remove(link).ok_or("Cannot find device")?;
+            have.routes.retain(|route| route.dev.as_ref() != Some(link));
+        }
+        Action::ProxyDelay { link } => find(have, link.as_str())?.proxy_delay = 0,
+        Action::ProxyArp { link } => find(have, link.as_str())?.proxy_arp = true,
+        Action::LooseFilter { link } => find(have, link.as_str())?.rp_filter = LOOSE,
+        Action::AddrPut { link, address } => {
+            let addresses = &mut find(have, link.as_str())?.addresses;
+            if !addresses.contains(address) {
+                addresses.push(*address);
+            }
+        }
+        Action::AddrDel { link, address } => {
+            let addresses = &mut find(have, link.as_str())?.addresses;
+            if !addresses.contains(address) {
+                return Err("Cannot assign requested address".into());
+            }
+            take_address(addresses, *address);
+            if addresses.is_empty() {
+                have.routes.retain(|route| route.dev.as_deref() != Some(link.as_str()));
+            }
+        }
+        Action::RoutePut { route, replace } => put_route(have, route, *replace)?,
+        Action::RouteDel { route } => {
+            let before = have.routes.len();
+            have.routes.retain(|r| r != route);
+            if have.routes.len() == before {
+                return Err("No such process".into());
+            }
+        }
+        Action::Forward => have.forwarding = true,
+        Action::NatDel { variant, spec } => {
+            let rules = have.nat.postrouting.get_mut(variant).ok_or("iptables not found")?;
+            let at = rules.iter().position(|r| matches!(r, NatRule::Ours { spec: s, .. } if s == spec));
+            rules.remove(at.ok_or("Bad rule")?);
+        }
+        Action::NatInsert { variant, owner, range, egress } => {
+            let rule = NatRule::Ours { owner: owner.clone(), spec: rule_spec(owner, *range, *egress) };
+            have.nat.postrouting.entry(*variant).or_default().insert(0, rule);
+        }
+    }
+    Ok(())
+}
+
+fn find<'a>(have: &'a mut Have, link: &str) -> Result<&'a mut Link, String> {
+    have.links.get_mut(link).ok_or_else(|| format!("Cannot find device \"{link}\""))
+}
+
+fn put_route(have: &mut Have, route: &Route, replace: bool) -> Result<(), String> {
+    let same = |r: &Route| r.range == route.range && r.metric == route.metric;
+    if !replace && have.routes.iter().any(same) {
+        return Err("File exists".into());
+    }
+    if route.dev.as_ref().is_some_and(|dev| have.links.get(dev).is_none_or(|link| !link.up)) {
+        return Err("Network is down".into());
+    }
+    have.routes.retain(|r| !same(r));
+    have.routes.push(route.clone());
+    Ok(())
+}
+
+fn same_identity(a: &LinkKind, b: &LinkKind) -> bool {
+    match (a, b) {
+        (LinkKind::Vxlan { vni, port, .. }, LinkKind::Vxlan { vni: v, port: p, .. }) => (vni, port) == (v, p),
+        (LinkKind::Gre { local, remote, keyed, .. }, LinkKind::Gre { local: l, remote: r, keyed: k, .. }) => {
+            (local, remote, keyed) == (l, r, k)
+        }
+        (LinkKind::Vxlan { .. }, LinkKind::Gre { .. }) | (LinkKind::Gre { .. }, LinkKind::Vxlan { .. }) => false,
+    }
+}

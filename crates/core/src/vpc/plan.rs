@@ -1,0 +1,428 @@
+//! From what a gateway should hold and what it holds: the steps between, in an order that keeps
+//! traffic flowing.
+//!
+//! Order: stale links whose identity a new link needs, then everything put, then everything dropped.
+//! A tunnel whose place is taken by something that is not ours is left out whole and reported; the
+//! others are not held up by it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::have::{Have, Link, LinkKind, NatRule, Route, Variant};
+use super::want::{EgressRange, TunnelKind, TunnelWant, Want};
+use super::{LAN_LINK, MARK, ROUTE_PROTOCOL, UNDERLAY_LINK};
+use crate::names::{Cidr, HostAddr, LinkName, ObjectKey};
+
+/// Loose reverse-path filtering: what a tunnel brings is accepted when its source is routable at all.
+/// The kernel uses the larger of this and `all`, so it also softens a strict `all`.
+pub const LOOSE: u8 = 2;
+
+/// One change, and the tunnel it is for (none: for all of them).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Whose failure it would be.
+    pub owner: Option<ObjectKey>,
+    /// What to do.
+    pub action: Action,
+}
+
+/// The verbs a datapath must know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Make a tunnel link in our group.
+    LinkAdd {
+        /// Its name.
+        link: LinkName,
+        /// Its encapsulation and ends.
+        want: LinkKind,
+    },
+    /// Name the owner on a link.
+    LinkAlias {
+        /// The link.
+        link: LinkName,
+        /// The owner.
+        owner: ObjectKey,
+    },
+    /// Bring a link up.
+    LinkUp {
+        /// The link.
+        link: LinkName,
+    },
+    /// Remove a link of ours, and with it its addresses and routes.
+    LinkDel {
+        /// The link.
+        link: String,
+    },
+    /// Answer ARP on a link at once instead of after a random delay.
+    ProxyDelay {
+        /// The link.
+        link: LinkName,
+    },
+    /// Put an address on a link; harmless when it is there.
+    AddrPut {
+        /// The link.
+        link: LinkName,
+        /// The address.
+        address: HostAddr,
+    },
+    /// Take an address off a link.
+    AddrDel {
+        /// The link.
+        link: LinkName,
+        /// The address.
+        address: HostAddr,
+    },
+    /// Put a route of ours.
+    RoutePut {
+        /// The route.
+        route: Route,
+        /// Replace our own route to the same range; otherwise fail if there is any.
+        replace: bool,
+    },
+    /// Remove a route of ours.
+    RouteDel {
+        /// The route.
+        route: Route,
+    },
+    /// Let the gateway forward packets.
+    Forward,
+    /// Answer ARP for what lies behind us.
+    ProxyArp {
+        /// The link.
+        link: LinkName,
+    },
+    /// Set a link's reverse-path filter to [`LOOSE`].
+    LooseFilter {
+        /// The link.
+        link: LinkName,
+    },
+    /// Remove a NAT rule by its text.
+    NatDel {
+        /// In which variant.
+        variant: Variant,
+        /// The rule as listed.
+        spec: String,
+    },
+    /// Put a source NAT rule in front of all others.
+    NatInsert {
+        /// In which variant.
+        variant: Variant,
+        /// Its owner.
+        owner: ObjectKey,
+        /// The destination it applies to.
+        range: Cidr,
+        /// The addresses it gives.
+        egress: EgressRange,
+    },
+}
+
+/// Why a tunnel can not be had on this gateway, although its object is fine.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Problem {
+    /// A link of that name, or of that identity, is not ours.
+    NameTaken {
+        /// The link in the way.
+        link: String,
+    },
+    /// A route to that range is not ours.
+    RouteTaken {
+        /// The range.
+        range: Cidr,
+        /// What the route says.
+        route: String,
+    },
+}
+
+/// The steps for a gateway and the tunnels left out of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// In order.
+    pub steps: Vec<Step>,
+    /// By tunnel.
+    pub problems: BTreeMap<ObjectKey, Problem>,
+}
+
+impl Plan {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    fn push(&mut self, owner: Option<&ObjectKey>, action: Action) {
+        self.steps.push(Step { owner: owner.cloned(), action });
+    }
+}
+
+/// The difference between `want` and `have`.
+pub fn plan(want: &Want, have: &Have) -> Plan {
+    let mut plan = Plan { problems: problems(want, have), ..Plan::default() };
+    let buildable: Vec<(&LinkName, &TunnelWant)> =
+        want.tunnels.iter().filter(|(_, tunnel)| !plan.problems.contains_key(&tunnel.owner)).collect();
+
+    let freed = free_identities(&mut plan, &buildable, have);
+    if !buildable.is_empty() && !have.forwarding {
+        plan.push(None, Action::Forward);
+    }
+    let wanted_routes = wanted_routes(want, &buildable);
+    put_inbound(&mut plan, &wanted_routes, have);
+    for (name, tunnel) in &buildable {
+        put_tunnel(&mut plan, name, tunnel, have, &freed);
+    }
+    drop_routes(&mut plan, &wanted_routes, have, &freed);
+    drop_links(&mut plan, want, have, &freed);
+    order_nat(&mut plan, &buildable, have);
+    plan
+}
+
+/// The tunnels whose place is taken by something foreign.
+fn problems(want: &Want, have: &Have) -> BTreeMap<ObjectKey, Problem> {
+    let foreign_route = |range: Cidr| {
+        let taken = have.routes.iter().find(|r| r.range == range && r.metric == 0 && !r.is_ours());
+        taken.map(|route| Problem::RouteTaken { range, route: route.to_string() })
+    };
+    let inbound = want.inbound.and_then(|inbound| foreign_route(inbound.range));
+    let of_tunnel = |(name, tunnel): (&LinkName, &TunnelWant)| {
+        let foreign = |(other, link): &(&String, &Link)| {
+            !link.is_ours()
+                && (other.as_str() == name.as_str()
+                    || link.kind.as_ref().is_some_and(|kind| collides(kind, tunnel)))
+        };
+        let link = have.links.iter().find(foreign);
+        let problem = link
+            .map(|(link, _)| Problem::NameTaken { link: link.clone() })
+            .or_else(|| foreign_route(tunnel.remote_range))
+            .or_else(|| inbound.clone())?;
+        Some((tunnel.owner.clone(), problem))
+    };
+    want.tunnels.iter().filter_map(of_tunnel).collect()
+}
+
+/// Whether the kernel would refuse the tunnel beside a link of this kind.
+fn collides(kind: &LinkKind, tunnel: &TunnelWant) -> bool {
+    match (kind, tunnel.kind) {
+        (LinkKind::Vxlan { vni, port, .. }, TunnelKind::Vxlan { vni: v, port: p }) => (*vni, *port) == (v, p),
+        (LinkKind::Gre { local, remote, keyed, .. }, TunnelKind::Gre) => {
+            !keyed && *local == Some(tunnel.local) && *remote == Some(tunnel.remote)
+        }
+        (LinkKind::Vxlan { .. }, TunnelKind::Gre) | (LinkKind::Gre { .. }, TunnelKind::Vxlan { .. }) => false,
+    }
+}
+
+/// The link parameters a tunnel needs.
+fn link_kind(tunnel: &TunnelWant) -> LinkKind {
+    let (local, remote) = (Some(tunnel.local), Some(tunnel.remote));
+    match tunnel.kind {
+        TunnelKind::Vxlan { vni, port } => {
+            LinkKind::Vxlan { vni, port, local, remote, dev: Some(UNDERLAY_LINK.into()) }
+        }
+        TunnelKind::Gre => LinkKind::Gre { local, remote, ttl: 255, keyed: false },
+    }
+}
+
+/// Drops our links that stand where a new one must go: of the same name with other parameters, or of
+/// another name with the same identity. Returns the names dropped.
+fn free_identities(plan: &mut Plan, buildable: &[(&LinkName, &TunnelWant)], have: &Have) -> BTreeSet<String> {
+    let kept = |name: &str, link: &Link| {
+        buildable.iter().any(|(n, t)| n.as_str() == name && link.kind.as_ref() == Some(&link_kind(t)))
+    };
+    let mut freed = BTreeSet::new();
+    for (name, link) in have.links.iter().filter(|(name, link)| link.is_ours() && !kept(name, link)) {
+        let in_the_way = |(n, tunnel): &&(&LinkName, &TunnelWant)| {
+            n.as_str() == name || link.kind.as_ref().is_some_and(|kind| collides(kind, tunnel))
+        };
+        if let Some((_, tunnel)) = buildable.iter().find(in_the_way) {
+            plan.push(Some(&tunnel.owner), Action::LinkDel { link: name.clone() });
+            freed.insert(name.clone());
+        }
+    }
+    freed
+}
+
+type WantedRoutes = BTreeMap<Cidr, (Option<ObjectKey>, Route)>;
+
+fn route_to(range: Cidr, via: Option<std::net::Ipv4Addr>, dev: &str) -> Route {
+    Route { range, via, dev: Some(dev.into()), protocol: ROUTE_PROTOCOL, metric: 0 }
+}
+
+fn wanted_routes(want: &Want, buildable: &[(&LinkName, &TunnelWant)]) -> WantedRoutes {
+    let inbound = want.inbound.filter(|_| !buildable.is_empty());
+    let inbound = inbound.map(|i| (i.range, (None, route_to(i.range, Some(i.via), LAN_LINK))));
+    let outbound = buildable.iter().map(|(name, tunnel)| {
+        let route = route_to(tunnel.remote_range, None, name.as_str());
+        (tunnel.remote_range, (Some(tunnel.owner.clone()), route))
+    });
+    inbound.into_iter().chain(outbound).collect()
+}
+
+fn put_inbound(plan: &mut Plan, wanted: &WantedRoutes, have: &Have) {
+    for (owner, route) in wanted.values().filter(|(owner, _)| owner.is_none()) {
+        if !have.routes.contains(route) {
+            plan.push(owner.as_ref(), put(route, have));
+        }
+    }
+}
+
+fn put(route: &Route, have: &Have) -> Action {
+    let replace = have.routes.iter().any(|r| r.range == route.range && r.metric == 0 && r.is_ours());
+    Action::RoutePut { route: route.clone(), replace }
+}
+
+fn put_tunnel(plan: &mut Plan, name: &LinkName, tunnel: &TunnelWant, have: &Have, freed: &BTreeSet<String>) {
+    let owner = Some(&tunnel.owner);
+    let link = || name.clone();
+    let old = have.links.get(name.as_str()).filter(|_| !freed.contains(name.as_str()));
+    let new = Link { rp_filter: u8::MAX, proxy_delay: u32::MAX, ..Link::default() };
+    let has = old.unwrap_or(&new);
+    if old.is_none() {
+        plan.push(owner, Action::LinkAdd { link: link(), want: link_kind(tunnel) });
+    }
+    if has.owner() != Some(tunnel.owner.clone()) {
+        plan.push(owner, Action::LinkAlias { link: link(), owner: tunnel.owner.clone() });
+    }
+    let stale = stale_addresses(&has.addresses, tunnel.address);
+    for address in &stale {
+        plan.push(owner, Action::AddrDel { link: link(), address: *address });
+    }
+    // A stale primary may have taken the wanted address along, and the last one the routes: put both.
+    if !stale.is_empty() || !has.addresses.contains(&tunnel.address) {
+        plan.push(owner, Action::AddrPut { link: link(), address: tunnel.address });
+    }
+    if matches!(tunnel.kind, TunnelKind::Vxlan { .. }) {
+        if has.proxy_delay != 0 {
+            plan.push(owner, Action::ProxyDelay { link: link() });
+        }
+        if !has.proxy_arp {
+            plan.push(owner, Action::ProxyArp { link: link() });
+        }
+    }
+    if has.rp_filter != LOOSE {
+        plan.push(owner, Action::LooseFilter { link: link() });
+    }
+    if !has.up {
+        plan.push(owner, Action::LinkUp { link: link() });
+    }
+    // The route goes last: nothing is sent into a tunnel that is not ready.
+    let route = route_to(tunnel.remote_range, None, name.as_str());
+    if old.is_none() || !stale.is_empty() || !have.routes.contains(&route) {
+        plan.push(owner, put(&route, have));
+    }
+}
+
+/// The addresses to take off a link. Taking a primary one away takes the others of its network along, so
+/// those need no step of their own.
+fn stale_addresses(has: &[HostAddr], wanted: HostAddr) -> Vec<HostAddr> {
+    let mut left = has.to_vec();
+    let mut stale = Vec::new();
+    for address in has.iter().copied().filter(|address| *address != wanted) {
+        if left.contains(&address) {
+            stale.push(address);
+            take_address(&mut left, address);
+        }
+    }
+    stale
+}
+
+/// What the kernel does when an address is taken off a link.
+pub(super) fn take_address(addresses: &mut Vec<HostAddr>, address: HostAddr) {
+    let network = address.network();
+    let primary = addresses.iter().find(|a| a.network() == network) == Some(&address);
+    addresses.retain(|a| *a != address && !(primary && a.network() == network));
+}
+
+fn drop_routes(plan: &mut Plan, wanted: &WantedRoutes, have: &Have, freed: &BTreeSet<String>) {
+    let goes_with_its_link = |route: &Route| route.dev.as_ref().is_some_and(|dev| freed.contains(dev));
+    for route in have.routes.iter().filter(|route| route.is_ours() && !goes_with_its_link(route)) {
+        // A route of ours with the wanted range and metric is replaced, not dropped.
+        if route.metric != 0 || !wanted.contains_key(&route.range) {
+            plan.push(None, Action::RouteDel { route: route.clone() });
+        }
+    }
+}
+
+fn drop_links(plan: &mut Plan, want: &Want, have: &Have, freed: &BTreeSet<String>) {
+    let wanted = |name: &str| {
+        let tunnel = want.tunnels.iter().find(|(link, _)| link.as_str() == name);
+        tunnel.is_some_and(|(_, tunnel)| !plan.problems.contains_key(&tunnel.owner))
+    };
+    let stale = have.links.iter().filter(|(name, link)| link.is_ours() && !freed.contains(*name) && !wanted(name));
+    let stale: Vec<_> = stale.map(|(name, link)| (link.owner(), name.clone())).collect();
+    for (owner, link) in stale {
+        plan.push(owner.as_ref(), Action::LinkDel { link });
+    }
+}
+
+/// Our rules stand before every other rule of the active variant, each once; elsewhere there are none.
+fn order_nat(plan: &mut Plan, buildable: &[(&LinkName, &TunnelWant)], have: &Have) {
+    let mut missing: BTreeMap<String, &TunnelWant> =
+        buildable.iter().map(|(_, tunnel)| (nat_spec(tunnel), *tunnel)).collect();
+    for (variant, rules) in &have.nat.postrouting {
+        let mut in_front = *variant == have.nat.active;
+        let copies = |spec: &str| rules.iter().filter(|r| matches!(r, NatRule::Ours { spec: s, .. } if s == spec)).count();
+        for rule in rules {
+            match rule {
+                NatRule::Foreign(_) => in_front = false,
+                // A rule is removed by its text, which removes the first copy: so of copies none stays.
+                NatRule::Ours { spec, .. } if in_front && copies(spec) == 1 && missing.contains_key(spec) => {
+                    missing.remove(spec);
+                }
+                NatRule::Ours { owner, spec } => {
+                    plan.push(Some(owner), Action::NatDel { variant: *variant, spec: spec.clone() });
+                }
+            }
+        }
+    }
+    for tunnel in missing.into_values() {
+        let action = Action::NatInsert {
+            variant: have.nat.active,
+            owner: tunnel.owner.clone(),
+            range: tunnel.remote_range,
+            egress: tunnel.egress,
+        };
+        plan.push(Some(&tunnel.owner), action);
+    }
+}
+
+/// The rule of a tunnel as iptables lists it, in the one form that observers bring rules to.
+pub fn nat_spec(tunnel: &TunnelWant) -> String {
+    rule_spec(&tunnel.owner, tunnel.remote_range, tunnel.egress)
+}
+
+/// A source NAT rule of ours as text.
+pub fn rule_spec(owner: &ObjectKey, range: Cidr, egress: EgressRange) -> String {
+    format!("-d {range} -m comment --comment \"{MARK}{owner}\" -j SNAT --to-source {egress}")
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.range)?;
+        if let Some(via) = self.via {
+            write!(f, " via {via}")?;
+        }
+        if let Some(dev) = &self.dev {
+            write!(f, " dev {dev}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What a step does, for events: `link ovn-gre0`, `route 242.1.0.0/16 dev ovn-gre0`.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LinkAdd { link, .. } => write!(f, "link {link}"),
+            Self::LinkAlias { link, .. } => write!(f, "alias of {link}"),
+            Self::LinkUp { link } => write!(f, "{link} up"),
+            Self::LinkDel { link } => write!(f, "stale link {link}"),
+            Self::ProxyDelay { link } => write!(f, "proxy_delay of {link}"),
+            Self::AddrPut { link, address } => write!(f, "address {address} of {link}"),
+            Self::AddrDel { link, address } => write!(f, "stale address {address} of {link}"),
+            Self::RoutePut { route, .. } => write!(f, "route {route}"),
+            Self::RouteDel { route } => write!(f, "stale route {route}"),
+            Self::Forward => f.write_str("ip_forward"),
+            Self::ProxyArp { link } => write!(f, "proxy_arp of {link}"),
+            Self::LooseFilter { link } => write!(f, "rp_filter of {link}"),
+            Self::NatDel { .. } => f.write_str("misplaced SNAT rule"),
+            Self::NatInsert { range, .. } => write!(f, "SNAT rule for {range}"),
+        }
+    }
+}

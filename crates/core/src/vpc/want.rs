@@ -1,0 +1,127 @@
+//! What a gateway should hold: one value per tunnel, and what its tunnels share.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use crate::names::{Cidr, HostAddr, LinkName, ObjectKey};
+
+/// The encapsulation of a tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TunnelKind {
+    /// An Ethernet link over UDP.
+    Vxlan {
+        /// The network identifier: 24 bits.
+        vni: u32,
+        /// The UDP port, the same at both ends.
+        port: u16,
+    },
+    /// A point-to-point IP link, without a key.
+    Gre,
+}
+
+impl TunnelKind {
+    /// The word for it in `spec.type` and in `ip link add … type`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Vxlan { .. } => "vxlan",
+            Self::Gre => "gre",
+        }
+    }
+}
+
+/// The addresses that traffic into a tunnel appears to come from, first to last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EgressRange {
+    /// The first address.
+    pub first: Ipv4Addr,
+    /// The last address.
+    pub last: Ipv4Addr,
+}
+
+impl EgressRange {
+    /// The longest run of consecutive addresses; a NAT rule takes one range only.
+    pub fn longest_run(addresses: &[Ipv4Addr]) -> Option<Self> {
+        let mut sorted: Vec<u32> = addresses.iter().copied().map(u32::from).collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let runs = sorted.chunk_by(|a, b| a + 1 == *b);
+        // `max_by_key` would prefer the last of equals; the lowest addresses are the steadier choice.
+        let best = runs.fold(None::<&[u32]>, |best, run| match best {
+            Some(best) if best.len() >= run.len() => Some(best),
+            _ => Some(run),
+        })?;
+        Some(Self { first: (*best.first()?).into(), last: (*best.last()?).into() })
+    }
+
+    /// How many addresses it spans.
+    pub fn len(self) -> u32 {
+        u32::from(self.last) - u32::from(self.first) + 1
+    }
+
+    /// Never: a range holds at least one address.
+    pub fn is_empty(self) -> bool {
+        false
+    }
+}
+
+impl fmt::Display for EgressRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+/// All that one tunnel needs of its gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelWant {
+    /// The object it stands for.
+    pub owner: ObjectKey,
+    /// The encapsulation.
+    pub kind: TunnelKind,
+    /// Our end on the underlay.
+    pub local: Ipv4Addr,
+    /// The peer's end on the underlay.
+    pub remote: Ipv4Addr,
+    /// The address on the tunnel's link.
+    pub address: HostAddr,
+    /// What lies behind the peer.
+    pub remote_range: Cidr,
+    /// What our traffic appears to come from there.
+    pub egress: EgressRange,
+}
+
+/// The way from a tunnel into the VPC: one for all tunnels of a gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inbound {
+    /// The cluster's own range of global addresses.
+    pub range: Cidr,
+    /// The VPC router.
+    pub via: Ipv4Addr,
+}
+
+/// Everything a gateway should hold. `compile` lets no two tunnels collide in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Want {
+    /// The tunnels by the name of their link.
+    pub tunnels: BTreeMap<LinkName, TunnelWant>,
+    /// Needed while there is any tunnel.
+    pub inbound: Option<Inbound>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(last_octets: &[u8]) -> String {
+        let addresses: Vec<_> = last_octets.iter().map(|n| Ipv4Addr::new(242, 0, 0, *n)).collect();
+        EgressRange::longest_run(&addresses).map_or_else(String::new, |range| range.to_string())
+    }
+
+    #[test]
+    fn the_longest_run_of_egress_addresses_is_used() {
+        assert_eq!(run(&[1, 2, 3, 4]), "242.0.0.1-242.0.0.4");
+        assert_eq!(run(&[9, 1, 3, 2, 7, 8]), "242.0.0.1-242.0.0.3");
+        assert_eq!(run(&[5]), "242.0.0.5-242.0.0.5");
+        assert_eq!(run(&[]), "");
+    }
+}
