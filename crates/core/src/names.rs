@@ -269,7 +269,10 @@ mod tests {
     fn an_interface_address_needs_its_prefix() {
         assert!("10.100.0.1/24".parse::<HostAddr>().is_ok());
         let error = "10.100.0.1".parse::<HostAddr>().expect_err("no prefix");
-        assert_eq!(error.to_string(), "`10.100.0.1` is not an IPv4 address with a prefix, like 10.100.0.1/24");
+        assert_eq!(
+            error.to_string(),
+            "`10.100.0.1` is not an IPv4 address with a prefix, like 10.100.0.1/24"
+        );
     }
 
     #[test]

@@ -139,28 +139,45 @@ impl Route {
 }
 
 impl Have {
-    /// The objects that own anything here. A link cut off before its alias was set is its namesake's.
-    pub fn holds(&self, key: &ObjectKey) -> bool {
-        let of_link = |(name, link): (&String, &Link)| {
-            link.is_ours() && link.owner().map_or(*name == key.name, |owner| owner == *key)
-        };
-        self.links.iter().any(of_link) || self.rule_owners().contains(key)
+    /// Who owns what is ours here.
+    pub fn holding(&self) -> Holding {
+        let ours = || self.links.iter().filter(|(_, link)| link.is_ours());
+        let by_alias = ours().filter_map(|(_, link)| link.owner());
+        Holding {
+            owners: by_alias.chain(self.rule_owners().cloned()).collect(),
+            unnamed: ours()
+                .filter(|(_, link)| link.owner().is_none())
+                .map(|(name, _)| name.clone())
+                .collect(),
+            anything: ours().next().is_some()
+                || self.routes.iter().any(Route::is_ours)
+                || self.rule_owners().next().is_some(),
+        }
     }
 
-    /// Whether anything here is ours at all.
-    pub fn holds_anything(&self) -> bool {
-        self.links.values().any(Link::is_ours)
-            || self.routes.iter().any(Route::is_ours)
-            || !self.rule_owners().is_empty()
-    }
-
-    fn rule_owners(&self) -> BTreeSet<&ObjectKey> {
+    fn rule_owners(&self) -> impl Iterator<Item = &ObjectKey> {
         let rules = self.nat.postrouting.values().flatten();
-        rules
-            .filter_map(|rule| match rule {
-                NatRule::Ours { owner, .. } => Some(owner),
-                NatRule::Foreign(_) => None,
-            })
-            .collect()
+        rules.filter_map(|rule| match rule {
+            NatRule::Ours { owner, .. } => Some(owner),
+            NatRule::Foreign(_) => None,
+        })
+    }
+}
+
+/// The owners of what a gateway holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// Named by a link's alias or a rule's comment.
+    pub owners: BTreeSet<ObjectKey>,
+    /// Links of ours that were cut off before they got their alias.
+    pub unnamed: BTreeSet<String>,
+    /// Whether there is anything of ours at all.
+    pub anything: bool,
+}
+
+impl Holding {
+    /// Whether an object owns anything here. A link without an alias is its namesake's.
+    pub fn includes(&self, key: &ObjectKey) -> bool {
+        self.owners.contains(key) || self.unnamed.contains(&key.name)
     }
 }

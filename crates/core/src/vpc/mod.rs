@@ -9,7 +9,7 @@ pub mod model;
 pub mod plan;
 pub mod want;
 
-pub use have::{Have, Link, LinkKind, Nat, NatRule, Route, Variant};
+pub use have::{Have, Holding, Link, LinkKind, Nat, NatRule, Route, Variant};
 pub use plan::{Action, Plan, Problem, Step, plan};
 pub use want::{EgressRange, Inbound, TunnelKind, TunnelWant, Want};
 

@@ -23,7 +23,9 @@ pub fn apply(have: &mut Have, action: &Action) -> Result<(), String> {
             }
             have.links.insert(link.to_string(), fresh(want.clone()));
         }
-        Action::LinkAlias { link, owner } => find(have, link.as_str())?.alias = Some(format!("{MARK}{owner}")),
+        Action::LinkAlias { link, owner } => {
+            find(have, link.as_str())?.alias = Some(format!("{MARK}{owner}"))
+        }
         Action::LinkUp { link } => find(have, link.as_str())?.up = true,
         Action::LinkDel { link } => {
             have.links.remove(link).ok_or("Cannot find device")?;
@@ -93,6 +95,8 @@ fn same_identity(a: &LinkKind, b: &LinkKind) -> bool {
         (LinkKind::Gre { local, remote, keyed, .. }, LinkKind::Gre { local: l, remote: r, keyed: k, .. }) => {
             (local, remote, keyed) == (l, r, k)
         }
-        (LinkKind::Vxlan { .. }, LinkKind::Gre { .. }) | (LinkKind::Gre { .. }, LinkKind::Vxlan { .. }) => false,
+        (LinkKind::Vxlan { .. }, LinkKind::Gre { .. }) | (LinkKind::Gre { .. }, LinkKind::Vxlan { .. }) => {
+            false
+        }
     }
 }

@@ -159,7 +159,7 @@ pub fn plan(want: &Want, have: &Have) -> Plan {
     let buildable: Vec<(&LinkName, &TunnelWant)> =
         want.tunnels.iter().filter(|(_, tunnel)| !plan.problems.contains_key(&tunnel.owner)).collect();
 
-    let freed = free_identities(&mut plan, &buildable, have);
+    let freed = free_identities(&mut plan, &buildable, want, have);
     if !buildable.is_empty() && !have.forwarding {
         plan.push(None, Action::Forward);
     }
@@ -168,9 +168,9 @@ pub fn plan(want: &Want, have: &Have) -> Plan {
     for (name, tunnel) in &buildable {
         put_tunnel(&mut plan, name, tunnel, have, &freed);
     }
-    drop_routes(&mut plan, &wanted_routes, have, &freed);
+    drop_routes(&mut plan, &wanted_routes, want, have, &freed);
     drop_links(&mut plan, want, have, &freed);
-    order_nat(&mut plan, &buildable, have);
+    order_nat(&mut plan, &buildable, want, have);
     plan
 }
 
@@ -183,7 +183,7 @@ fn problems(want: &Want, have: &Have) -> BTreeMap<ObjectKey, Problem> {
     let inbound = want.inbound.and_then(|inbound| foreign_route(inbound.range));
     let of_tunnel = |(name, tunnel): (&LinkName, &TunnelWant)| {
         let foreign = |(other, link): &(&String, &Link)| {
-            !link.is_ours()
+            (!link.is_ours() || is_frozen(want, link))
                 && (other.as_str() == name.as_str()
                     || link.kind.as_ref().is_some_and(|kind| collides(kind, tunnel)))
         };
@@ -195,6 +195,11 @@ fn problems(want: &Want, have: &Have) -> BTreeMap<ObjectKey, Problem> {
         Some((tunnel.owner.clone(), problem))
     };
     want.tunnels.iter().filter_map(of_tunnel).collect()
+}
+
+/// Whether a link belongs to an object whose things stay as they are.
+fn is_frozen(want: &Want, link: &Link) -> bool {
+    link.is_ours() && link.owner().is_some_and(|owner| want.frozen.contains(&owner))
 }
 
 /// Whether the kernel would refuse the tunnel beside a link of this kind.
@@ -221,9 +226,15 @@ fn link_kind(tunnel: &TunnelWant) -> LinkKind {
 
 /// Drops our links that stand where a new one must go: of the same name with other parameters, or of
 /// another name with the same identity. Returns the names dropped.
-fn free_identities(plan: &mut Plan, buildable: &[(&LinkName, &TunnelWant)], have: &Have) -> BTreeSet<String> {
+fn free_identities(
+    plan: &mut Plan,
+    buildable: &[(&LinkName, &TunnelWant)],
+    want: &Want,
+    have: &Have,
+) -> BTreeSet<String> {
     let kept = |name: &str, link: &Link| {
-        buildable.iter().any(|(n, t)| n.as_str() == name && link.kind.as_ref() == Some(&link_kind(t)))
+        is_frozen(want, link)
+            || buildable.iter().any(|(n, t)| n.as_str() == name && link.kind.as_ref() == Some(&link_kind(t)))
     };
     let mut freed = BTreeSet::new();
     for (name, link) in have.links.iter().filter(|(name, link)| link.is_ours() && !kept(name, link)) {
@@ -329,9 +340,15 @@ pub(super) fn take_address(addresses: &mut Vec<HostAddr>, address: HostAddr) {
     addresses.retain(|a| *a != address && !(primary && a.network() == network));
 }
 
-fn drop_routes(plan: &mut Plan, wanted: &WantedRoutes, have: &Have, freed: &BTreeSet<String>) {
-    let goes_with_its_link = |route: &Route| route.dev.as_ref().is_some_and(|dev| freed.contains(dev));
-    for route in have.routes.iter().filter(|route| route.is_ours() && !goes_with_its_link(route)) {
+fn drop_routes(plan: &mut Plan, wanted: &WantedRoutes, want: &Want, have: &Have, freed: &BTreeSet<String>) {
+    let frozen = |dev: &String| have.links.get(dev).is_some_and(|link| is_frozen(want, link));
+    let any_frozen = have.links.values().any(|link| is_frozen(want, link));
+    // Routes go with their link where that goes; a frozen tunnel keeps its own and the way in.
+    let stays = |route: &Route| match &route.dev {
+        Some(dev) => freed.contains(dev) || frozen(dev) || (any_frozen && dev == LAN_LINK),
+        None => false,
+    };
+    for route in have.routes.iter().filter(|route| route.is_ours() && !stays(route)) {
         // A route of ours with the wanted range and metric is replaced, not dropped.
         if route.metric != 0 || !wanted.contains_key(&route.range) {
             plan.push(None, Action::RouteDel { route: route.clone() });
@@ -344,7 +361,9 @@ fn drop_links(plan: &mut Plan, want: &Want, have: &Have, freed: &BTreeSet<String
         let tunnel = want.tunnels.iter().find(|(link, _)| link.as_str() == name);
         tunnel.is_some_and(|(_, tunnel)| !plan.problems.contains_key(&tunnel.owner))
     };
-    let stale = have.links.iter().filter(|(name, link)| link.is_ours() && !freed.contains(*name) && !wanted(name));
+    let stale = have.links.iter().filter(|(name, link)| {
+        link.is_ours() && !is_frozen(want, link) && !freed.contains(*name) && !wanted(name)
+    });
     let stale: Vec<_> = stale.map(|(name, link)| (link.owner(), name.clone())).collect();
     for (owner, link) in stale {
         plan.push(owner.as_ref(), Action::LinkDel { link });
@@ -352,15 +371,18 @@ fn drop_links(plan: &mut Plan, want: &Want, have: &Have, freed: &BTreeSet<String
 }
 
 /// Our rules stand before every other rule of the active variant, each once; elsewhere there are none.
-fn order_nat(plan: &mut Plan, buildable: &[(&LinkName, &TunnelWant)], have: &Have) {
+fn order_nat(plan: &mut Plan, buildable: &[(&LinkName, &TunnelWant)], want: &Want, have: &Have) {
     let mut missing: BTreeMap<String, &TunnelWant> =
         buildable.iter().map(|(_, tunnel)| (nat_spec(tunnel), *tunnel)).collect();
     for (variant, rules) in &have.nat.postrouting {
         let mut in_front = *variant == have.nat.active;
-        let copies = |spec: &str| rules.iter().filter(|r| matches!(r, NatRule::Ours { spec: s, .. } if s == spec)).count();
+        let copies = |spec: &str| {
+            rules.iter().filter(|r| matches!(r, NatRule::Ours { spec: s, .. } if s == spec)).count()
+        };
         for rule in rules {
             match rule {
                 NatRule::Foreign(_) => in_front = false,
+                NatRule::Ours { owner, .. } if want.frozen.contains(owner) => {}
                 // A rule is removed by its text, which removes the first copy: so of copies none stays.
                 NatRule::Ours { spec, .. } if in_front && copies(spec) == 1 && missing.contains_key(spec) => {
                     missing.remove(spec);

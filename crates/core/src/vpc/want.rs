@@ -1,6 +1,6 @@
 //! What a gateway should hold: one value per tunnel, and what its tunnels share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 
@@ -106,6 +106,9 @@ pub struct Want {
     pub tunnels: BTreeMap<LinkName, TunnelWant>,
     /// Needed while there is any tunnel.
     pub inbound: Option<Inbound>,
+    /// Objects whose things stay as they are: their new text makes no sense, or their peer is out of
+    /// sight, and what worked is better than nothing.
+    pub frozen: BTreeSet<ObjectKey>,
 }
 
 #[cfg(test)]
