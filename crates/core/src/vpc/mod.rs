@@ -4,13 +4,21 @@
 //! objects that say how far it got ([`status`]), and the records by which clusters find each other's
 //! gateways ([`exchange`]). [`state`] holds what the watches said; [`compile`] answers from it.
 
+pub mod compile;
+pub mod exchange;
 pub mod have;
 pub mod model;
+pub mod objects;
+pub mod outcome;
 pub mod plan;
+pub mod state;
+pub mod status;
 pub mod want;
 
 pub use have::{Have, Holding, Link, LinkKind, Nat, NatRule, Route, Variant};
+pub use outcome::{Outcome, Trouble, Visit};
 pub use plan::{Action, Plan, Problem, Step, plan};
+pub use state::{Change, Event, Given, Scope, State};
 pub use want::{EgressRange, Inbound, TunnelKind, TunnelWant, Want};
 
 /// Link group of every link we make (`CWY` and a version), set in the same call that makes it.

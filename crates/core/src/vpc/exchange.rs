@@ -1,0 +1,192 @@
+//! How clusters learn each other's gateways: records here, copies at the broker.
+//!
+//! Each cluster publishes a record per ready gateway, copies its own records to the broker, and brings
+//! the others' copies home. It writes and deletes at the broker only what it originated, and here only
+//! its own records and imported ones.
+
+use std::collections::BTreeMap;
+
+use super::compile;
+use super::objects::Peer;
+use super::state::State;
+use crate::names::{ClusterId, GatewayName, ObjectKey};
+
+/// Label: the cluster a record came from; only imported records and copies carry it.
+pub const ORIGIN: &str = "submariner-io/clusterID";
+/// Label: the namespace a record has at home.
+pub const ORIGIN_NAMESPACE: &str = "submariner-io/originatingNamespace";
+/// Label: the VPC of a record's gateway.
+pub const LOCAL_VPC: &str = "localVpc";
+/// Label: the gateway of a record.
+pub const LOCAL_GATEWAY: &str = "localGateway";
+/// Label: the cluster of a record's gateway.
+pub const LOCAL_CLUSTER: &str = "localCluster";
+/// Where our own records live.
+pub const RECORD_NAMESPACE: &str = "kube-system";
+
+/// A `GatewayExIp`, here or at the broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its namespace and name where it was seen.
+    pub key: ObjectKey,
+    /// The version last seen.
+    pub resource_version: String,
+    /// The gateway's address on the underlay, as written.
+    pub external_ip: String,
+    /// The cluster's range, as written.
+    pub globalnet: String,
+    /// The gateway's VPC, where known.
+    pub vpc: Option<String>,
+    /// The gateway.
+    pub gateway: Option<GatewayName>,
+    /// Its cluster.
+    pub cluster: Option<ClusterId>,
+    /// The cluster that it was brought from.
+    pub origin: Option<ClusterId>,
+    /// Its namespace at home.
+    pub origin_namespace: Option<String>,
+    /// Whether it is on its way out.
+    pub deleting: bool,
+}
+
+/// A record as it should be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordObject {
+    /// Where.
+    pub key: ObjectKey,
+    /// `spec.externalip`.
+    pub external_ip: String,
+    /// `spec.globalnetcidr`.
+    pub globalnet: String,
+    /// Its labels.
+    pub labels: BTreeMap<&'static str, String>,
+}
+
+/// What to do about one record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordTask {
+    /// It is as it should be.
+    Nothing,
+    /// Write it, over the version given if there is one.
+    Put(RecordObject, Option<String>),
+    /// Remove the version given.
+    Delete(ObjectKey, String),
+}
+
+impl Record {
+    /// The gateway it stands for. Its name must agree with its labels: `a-b` of `c` and `a` of `b-c`
+    /// share one name. A record under the VPC's name is another matter.
+    pub fn peer(&self) -> Option<Peer> {
+        let peer = Peer { cluster: self.cluster.clone()?, gateway: self.gateway.clone()? };
+        (self.key.name == format!("{}-{}", peer.gateway, peer.cluster)).then_some(peer)
+    }
+
+    /// The name of its copy at the broker: with a dot, since a name without one stops older operators.
+    pub fn copy_name(&self) -> Option<String> {
+        let Peer { cluster, gateway } = self.peer()?;
+        Some(format!("{gateway}.{cluster}"))
+    }
+
+    /// Where a copy belongs in a member cluster: the dot of a gateway's record becomes a dash again.
+    pub fn home(&self) -> Option<ObjectKey> {
+        let namespace = self.origin_namespace.clone().unwrap_or_else(|| RECORD_NAMESPACE.into());
+        let (gateway, cluster) = (self.gateway.as_ref()?, self.cluster.as_ref()?);
+        let by_gateway = self.key.name == format!("{gateway}.{cluster}");
+        let name = if by_gateway { format!("{gateway}-{cluster}") } else { self.key.name.clone() };
+        Some(ObjectKey { namespace, name })
+    }
+
+    fn says(&self, object: &RecordObject) -> bool {
+        let label = |name| object.labels.get(name).map(String::as_str);
+        self.external_ip == object.external_ip
+            && self.globalnet == object.globalnet
+            && self.vpc.as_deref() == label(LOCAL_VPC)
+            && self.gateway.as_ref().map(GatewayName::as_str) == label(LOCAL_GATEWAY)
+            && self.cluster.as_ref().map(ClusterId::as_str) == label(LOCAL_CLUSTER)
+            && self.origin.as_ref().map(ClusterId::as_str) == label(ORIGIN)
+            && self.origin_namespace.as_deref() == label(ORIGIN_NAMESPACE)
+    }
+
+    /// The same facts under another key and origin.
+    fn moved(&self, key: ObjectKey, origin: &ClusterId, namespace: &str) -> RecordObject {
+        let mut labels =
+            BTreeMap::from([(ORIGIN, origin.to_string()), (ORIGIN_NAMESPACE, namespace.to_string())]);
+        labels.extend(self.vpc.clone().map(|vpc| (LOCAL_VPC, vpc)));
+        labels.extend(self.gateway.as_ref().map(|gateway| (LOCAL_GATEWAY, gateway.to_string())));
+        labels.extend(self.cluster.as_ref().map(|cluster| (LOCAL_CLUSTER, cluster.to_string())));
+        RecordObject { key, external_ip: self.external_ip.clone(), globalnet: self.globalnet.clone(), labels }
+    }
+}
+
+fn task(want: Option<RecordObject>, have: Option<&Record>) -> RecordTask {
+    match (want, have) {
+        (Some(want), Some(have)) if have.says(&want) => RecordTask::Nothing,
+        (Some(want), have) => RecordTask::Put(want, have.map(|have| have.resource_version.clone())),
+        (None, Some(have)) if !have.deleting => {
+            RecordTask::Delete(have.key.clone(), have.resource_version.clone())
+        }
+        (None, Some(_) | None) => RecordTask::Nothing,
+    }
+}
+
+/// The record of a gateway of ours. It is written when the gateway is ready and stays while the gateway
+/// exists: a restart must not tear the peers' tunnels down.
+pub fn own_record(state: &State, gateway: &GatewayName) -> RecordTask {
+    let Some(cluster) = state.cluster() else { return RecordTask::Nothing };
+    let key = ObjectKey::new(RECORD_NAMESPACE, format!("{gateway}-{cluster}"));
+    let have = state.records.get(&key).filter(|record| record.origin.is_none());
+    let exists = state.gateways().contains(gateway);
+    let want =
+        compile::published(state, gateway).zip(state.globalnet()).map(|((address, vpc), globalnet)| {
+            let mut labels =
+                BTreeMap::from([(LOCAL_GATEWAY, gateway.to_string()), (LOCAL_CLUSTER, cluster.to_string())]);
+            labels.extend(vpc.map(|vpc| (LOCAL_VPC, vpc)));
+            RecordObject { key, external_ip: address.to_string(), globalnet: globalnet.to_string(), labels }
+        });
+    match want {
+        None if exists => RecordTask::Nothing,
+        want => task(want, have),
+    }
+}
+
+/// A copy at the broker, by its name: it should say what our record says; copies of others are not ours.
+pub fn export(state: &State, name: &str) -> RecordTask {
+    let (Some(copies), Some(cluster)) = (&state.copies, state.cluster()) else { return RecordTask::Nothing };
+    let have = copies.get(name);
+    if have.is_some_and(|copy| copy.origin.as_ref() != Some(cluster)) {
+        return RecordTask::Nothing;
+    }
+    let is_it = |record: &&Record| {
+        record.origin.is_none()
+            && !record.deleting
+            && record.cluster.as_ref() == Some(cluster)
+            && record.key.namespace != state.given.broker_namespace
+            && record.copy_name().as_deref() == Some(name)
+    };
+    let want = state.records.values().find(is_it).map(|record| {
+        let key = ObjectKey::new(state.given.broker_namespace.clone(), name);
+        record.moved(key, cluster, &record.key.namespace)
+    });
+    task(want, have)
+}
+
+/// A record brought from another cluster: it should say what the copy says, and go with it.
+pub fn import(state: &State, key: &ObjectKey) -> RecordTask {
+    let (Some(copies), Some(cluster)) = (&state.copies, state.cluster()) else { return RecordTask::Nothing };
+    let have = state.records.get(key);
+    let ours = have.is_some_and(|record| record.origin.as_ref().is_none_or(|origin| origin == cluster));
+    if ours || key.namespace == state.given.broker_namespace {
+        return RecordTask::Nothing;
+    }
+    let is_it = |copy: &&Record| {
+        !copy.deleting
+            && copy.origin.as_ref().is_some_and(|origin| origin != cluster)
+            && copy.cluster == copy.origin
+            && copy.home().as_ref() == Some(key)
+    };
+    let want = copies.values().find(is_it).and_then(|copy| {
+        let origin = copy.origin.clone()?;
+        Some(copy.moved(key.clone(), &origin, &key.namespace))
+    });
+    task(want, have)
+}

@@ -1,0 +1,163 @@
+//! What the watches saw, in our words: the few facts of each object that decisions rest on.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use super::status::TunnelStatus;
+use super::want::TunnelKind;
+use crate::names::{Cidr, ClusterId, GatewayName, HostAddr, LinkName, ObjectKey};
+
+/// A `VpcNatTunnel`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tunnel {
+    /// Its namespace and name.
+    pub key: ObjectKey,
+    /// Tells it from a later object of the same name.
+    pub uid: String,
+    /// The version last seen: what a write is guarded by.
+    pub resource_version: String,
+    /// Grows with the spec.
+    pub generation: i64,
+    /// Seconds since 1970; of two that collide the older wins.
+    pub created: i64,
+    /// Whether its deletion was asked for.
+    pub deleting: bool,
+    /// Whether our finalizer is on it.
+    pub finalizer: bool,
+    /// Whether its owner gave up on cleaning (`causeway/abandon: "true"`).
+    pub abandon: bool,
+    /// What it asks for, or why that can not be understood.
+    pub spec: Result<TunnelSpec, String>,
+    /// What it says of itself now.
+    pub status: TunnelStatus,
+}
+
+/// The spec of a tunnel, parsed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelSpec {
+    /// The link, named after the object.
+    pub link: LinkName,
+    /// The encapsulation.
+    pub kind: TunnelKind,
+    /// The address on the link.
+    pub address: HostAddr,
+    /// From where to where.
+    pub ends: Ends,
+}
+
+/// The two forms of addressing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ends {
+    /// From one named gateway to another.
+    ByGateway {
+        /// Ours.
+        gateway: GatewayName,
+        /// The peer.
+        peer: Peer,
+    },
+    /// From VPC to VPC, through whichever gateway is the main one on either side.
+    ByVpc {
+        /// Our VPC.
+        local: String,
+        /// The peer's cluster.
+        cluster: ClusterId,
+        /// The peer's VPC.
+        remote: String,
+    },
+}
+
+/// A gateway of another cluster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Peer {
+    /// Its cluster.
+    pub cluster: ClusterId,
+    /// Its name there.
+    pub gateway: GatewayName,
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.cluster, self.gateway)
+    }
+}
+
+/// A gateway's workload: a StatefulSet, or from kube-ovn 1.17 a Deployment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
+    /// The gateway it runs.
+    pub gateway: GatewayName,
+    /// Whether a replica is available.
+    pub ready: bool,
+    /// The subnet on its inside.
+    pub subnet: Option<String>,
+}
+
+/// A gateway's pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GatewayPod {
+    /// Which one to exec in.
+    pub pod: PodRef,
+    /// The gateway it is.
+    pub gateway: GatewayName,
+    /// `Running`, `Pending`, …
+    pub phase: String,
+    /// The node it runs on.
+    pub node: Option<String>,
+    /// Its address in the VPC.
+    pub lan: Option<Ipv4Addr>,
+    /// Its outside addresses by network provider.
+    pub external: BTreeMap<String, Ipv4Addr>,
+    /// The VPC's router as the pod knows it.
+    pub router: Option<Ipv4Addr>,
+    /// The VPC it is in.
+    pub vpc: Option<String>,
+}
+
+/// Enough to find a pod and to know it again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodRef {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// Another uid is another pod, with nothing of ours in it.
+    pub uid: String,
+}
+
+/// A `VpcNatGateway` of kube-ovn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VpcGateway {
+    /// The VPC it serves.
+    pub vpc: Option<String>,
+    /// Its address in the VPC.
+    pub lan: Option<Ipv4Addr>,
+    /// The subnets on its outside.
+    pub external_subnets: Vec<String>,
+}
+
+/// A `Subnet` of kube-ovn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subnet {
+    /// The network provider.
+    pub provider: Option<String>,
+    /// The VPC it belongs to.
+    pub vpc: Option<String>,
+}
+
+/// A static route of a `Vpc`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StaticRoute {
+    /// Where to.
+    pub range: Cidr,
+    /// Through whom.
+    pub next_hop: Ipv4Addr,
+}
+
+/// How a node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeHealth {
+    /// It reports.
+    Ready,
+    /// It is silent, but may come back.
+    NotReady,
+    /// It has been silent for so long that what ran there counts as gone.
+    Lost,
+}

@@ -1,0 +1,227 @@
+//! What a tunnel object says of itself, as values; writing it is somebody else's job.
+
+use std::collections::BTreeMap;
+
+use super::compile::{self, Located};
+use super::objects::{Ends, Tunnel};
+use super::outcome::Trouble;
+use super::state::State;
+use super::want::{EgressRange, TunnelWant};
+use crate::names::ObjectKey;
+
+/// The status of a tunnel: the contract's fields as text, and conditions by type.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TunnelStatus {
+    /// Whether the gateway once held everything.
+    pub initialized: bool,
+    /// Our end on the underlay.
+    pub internal_ip: Option<String>,
+    /// The peer's end.
+    pub remote_ip: Option<String>,
+    /// The address on the link.
+    pub interface_addr: Option<String>,
+    /// The encapsulation.
+    pub kind: Option<String>,
+    /// The gateway it is built on.
+    pub gateway: Option<String>,
+    /// Our range of global addresses.
+    pub globalnet: Option<String>,
+    /// The peer's.
+    pub remote_globalnet: Option<String>,
+    /// The VPC's router.
+    pub ovn_gw_ip: Option<String>,
+    /// The egress addresses in use.
+    pub egress: Vec<String>,
+    /// `cluster/gateway` of the other end, for people.
+    pub peer: Option<String>,
+    /// The generation that all this is about.
+    pub observed_generation: Option<i64>,
+    /// The conditions.
+    pub conditions: BTreeMap<&'static str, Condition>,
+}
+
+/// A condition; when it last changed is the writer's business.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    /// `True` or `False`.
+    pub status: bool,
+    /// One word.
+    pub reason: String,
+    /// One sentence.
+    pub message: String,
+    /// The generation it is about.
+    pub observed_generation: i64,
+}
+
+/// The condition that says whether a tunnel carries traffic.
+pub const READY: &str = "Ready";
+/// Whether the VPC leads traffic to the gateway.
+pub const ROUTED: &str = "Routed";
+/// Why a deleted tunnel is still there.
+pub const CLEANUP_BLOCKED: &str = "CleanupBlocked";
+/// Whether the gateway's own uplink works as a tunnel needs it.
+pub const UNDERLAY: &str = "Underlay";
+
+/// The condition types we own; others on the object are left alone.
+pub const CONDITIONS: [&str; 4] = [READY, ROUTED, CLEANUP_BLOCKED, UNDERLAY];
+
+/// What should become of our finalizer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finalizer {
+    /// It is as it should be.
+    Leave,
+    /// Put it on, so that a deletion waits for the gateway.
+    Add,
+    /// Take it off: nothing is left to clean.
+    Remove,
+    /// It stays, because the gateway can not be cleaned.
+    Blocked(Trouble),
+}
+
+/// All that should be written on a tunnel object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelTask {
+    /// About the finalizer.
+    pub finalizer: Finalizer,
+    /// The status it should have; `None` while the first word from its gateway is awaited.
+    pub status: Option<TunnelStatus>,
+}
+
+/// Compiles the scope of a tunnel object.
+pub fn tunnel(state: &State, key: &ObjectKey) -> Option<TunnelTask> {
+    let tunnel = state.tunnels.get(key)?;
+    let finalizer = finalizer(state, tunnel);
+    let status = match &finalizer {
+        Finalizer::Remove => None,
+        Finalizer::Blocked(trouble) => Some(blocked(tunnel, trouble)),
+        Finalizer::Leave | Finalizer::Add if tunnel.deleting => None,
+        Finalizer::Leave | Finalizer::Add => alive(state, tunnel),
+    };
+    Some(TunnelTask { finalizer, status })
+}
+
+fn finalizer(state: &State, tunnel: &Tunnel) -> Finalizer {
+    match (tunnel.deleting, tunnel.finalizer) {
+        (false, false) if compile::is_buildable(tunnel) => Finalizer::Add,
+        (false, _) | (true, false) => Finalizer::Leave,
+        (true, true) if tunnel.abandon => Finalizer::Remove,
+        (true, true) => match compile::leftovers(state, tunnel) {
+            compile::Leftovers::None => Finalizer::Remove,
+            compile::Leftovers::Unknown => Finalizer::Leave,
+            compile::Leftovers::Stuck(trouble) => Finalizer::Blocked(trouble),
+        },
+    }
+}
+
+fn blocked(tunnel: &Tunnel, trouble: &Trouble) -> TunnelStatus {
+    let message = format!(
+        "the gateway still holds the tunnel and can not be cleaned: {trouble}. To let the object go all the same: \
+         kubectl annotate vpcnattunnel -n {} {} causeway/abandon=true",
+        tunnel.key.namespace, tunnel.key.name
+    );
+    let mut status = tunnel.status.clone();
+    set(&mut status, tunnel, CLEANUP_BLOCKED, true, trouble.reason(), message);
+    set(&mut status, tunnel, READY, false, "Deleting", "the tunnel is being deleted".into());
+    status
+}
+
+/// The status of a tunnel that should be up.
+fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
+    let verdict = compile::verdict(state, tunnel);
+    let mut status = TunnelStatus { observed_generation: Some(tunnel.generation), ..tunnel.status.clone() };
+    status.conditions.remove(CLEANUP_BLOCKED);
+    if let Ok(spec) = &tunnel.spec {
+        status.peer = Some(match &spec.ends {
+            Ends::ByGateway { peer, .. } => peer.to_string(),
+            Ends::ByVpc { cluster, remote, .. } => format!("{cluster}/{remote}"),
+        });
+    }
+    match verdict {
+        compile::Verdict::Up { want, located, arp_off } => {
+            fill(&mut status, state, tunnel, &want, &located);
+            set(&mut status, tunnel, READY, true, "Up", up_sentence(state, &want, &located));
+            routed(&mut status, state, tunnel, &want, &located);
+            underlay(&mut status, tunnel, arp_off);
+        }
+        compile::Verdict::Down(trouble) => {
+            set(&mut status, tunnel, READY, false, trouble.reason(), trouble.to_string());
+        }
+        compile::Verdict::Awaited => return None,
+    }
+    Some(status)
+}
+
+fn fill(status: &mut TunnelStatus, state: &State, tunnel: &Tunnel, want: &TunnelWant, located: &Located<'_>) {
+    status.initialized = true;
+    status.internal_ip = Some(want.local.to_string());
+    status.remote_ip = Some(want.remote.to_string());
+    status.interface_addr = Some(want.address.to_string());
+    status.kind = Some(want.kind.word().into());
+    status.gateway = super::state::gateway_of(tunnel).map(ToString::to_string);
+    status.globalnet = state.globalnet().map(|range| range.to_string());
+    status.remote_globalnet = Some(want.remote_range.to_string());
+    status.ovn_gw_ip = Some(located.router.to_string());
+    status.egress = state.egress().iter().map(ToString::to_string).collect();
+}
+
+fn up_sentence(state: &State, want: &TunnelWant, located: &Located<'_>) -> String {
+    let EgressRange { first, last } = want.egress;
+    let mut text = format!(
+        "{} leads to {} through {} at {}; sources appear there as {first} to {last}",
+        want.kind.word(),
+        want.remote_range,
+        located.pod.gateway,
+        want.remote
+    );
+    let given = state.egress().len();
+    let used = want.egress.len() as usize;
+    if used < given {
+        text += &format!(" ({used} of {given} egress addresses: the others are not contiguous with them)");
+    }
+    text
+}
+
+/// Whether the VPC's router sends the far range to this gateway. We never add that route in this form.
+fn routed(
+    status: &mut TunnelStatus,
+    state: &State,
+    tunnel: &Tunnel,
+    want: &TunnelWant,
+    located: &Located<'_>,
+) {
+    status.conditions.remove(ROUTED);
+    let (Some(vpc), Some(lan)) = (located.vpc, located.lan) else { return };
+    let Some(routes) = state.vpcs.get(vpc) else { return };
+    let leads = routes.iter().any(|route| route.next_hop == lan && route.range.covers(want.remote_range));
+    let range = want.remote_range;
+    if leads {
+        set(status, tunnel, ROUTED, true, "StaticRoute", format!("Vpc {vpc} leads {range} to {lan}"));
+    } else {
+        let message = format!(
+            "no static route of Vpc {vpc} leads {range} to {lan}; add one, or workloads can not reach the tunnel"
+        );
+        set(status, tunnel, ROUTED, false, "NoStaticRoute", message);
+    }
+}
+
+fn underlay(status: &mut TunnelStatus, tunnel: &Tunnel, arp_off: bool) {
+    status.conditions.remove(UNDERLAY);
+    if arp_off {
+        let message = "net1 of the gateway has ARP switched off, as kube-ovn 1.12 leaves it until the gateway's \
+                       first EIP: give it an IptablesEIP, or the peer can not be reached";
+        set(status, tunnel, UNDERLAY, false, "ArpOff", message.into());
+    }
+}
+
+fn set(
+    status: &mut TunnelStatus,
+    tunnel: &Tunnel,
+    kind: &'static str,
+    truth: bool,
+    reason: &str,
+    message: String,
+) {
+    let condition =
+        Condition { status: truth, reason: reason.into(), message, observed_generation: tunnel.generation };
+    status.conditions.insert(kind, condition);
+}
