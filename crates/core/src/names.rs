@@ -30,6 +30,11 @@ pub enum Invalid {
     /// Not a cluster id, gateway or object name.
     #[error("`{0}` is not a name: use lower-case letters, digits, `-` and `.`")]
     Name(String),
+    /// Neither of the two forms of addressing, or both.
+    #[error(
+        "use exactly one form: clusterId, gatewayName and natGwDp; or remoteCluster, remoteVpc and localVpc"
+    )]
+    Form,
     /// A number outside of its bounds.
     #[error("{what} `{text}` is not a number from {min} to {max}")]
     Number {

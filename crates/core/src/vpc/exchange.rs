@@ -160,11 +160,11 @@ pub fn export(state: &State, name: &str) -> RecordTask {
         record.origin.is_none()
             && !record.deleting
             && record.cluster.as_ref() == Some(cluster)
-            && record.key.namespace != state.given.broker_namespace
+            && record.key.namespace != state.broker_namespace
             && record.copy_name().as_deref() == Some(name)
     };
     let want = state.records.values().find(is_it).map(|record| {
-        let key = ObjectKey::new(state.given.broker_namespace.clone(), name);
+        let key = ObjectKey::new(state.broker_namespace.clone(), name);
         record.moved(key, cluster, &record.key.namespace)
     });
     task(want, have)
@@ -175,7 +175,7 @@ pub fn import(state: &State, key: &ObjectKey) -> RecordTask {
     let (Some(copies), Some(cluster)) = (&state.copies, state.cluster()) else { return RecordTask::Nothing };
     let have = state.records.get(key);
     let ours = have.is_some_and(|record| record.origin.as_ref().is_none_or(|origin| origin == cluster));
-    if ours || key.namespace == state.given.broker_namespace {
+    if ours || key.namespace == state.broker_namespace {
         return RecordTask::Nothing;
     }
     let is_it = |copy: &&Record| {

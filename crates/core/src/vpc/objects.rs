@@ -22,8 +22,8 @@ pub struct Tunnel {
     pub created: i64,
     /// Whether its deletion was asked for.
     pub deleting: bool,
-    /// Whether our finalizer is on it.
-    pub finalizer: bool,
+    /// Everybody's finalizers on it.
+    pub finalizers: Vec<String>,
     /// Whether its owner gave up on cleaning (`causeway/abandon: "true"`).
     pub abandon: bool,
     /// What it asks for, or why that can not be understood.
@@ -31,6 +31,16 @@ pub struct Tunnel {
     /// What it says of itself now.
     pub status: TunnelStatus,
 }
+
+impl Tunnel {
+    /// Whether our finalizer is on it.
+    pub fn is_held(&self) -> bool {
+        self.finalizers.iter().any(|finalizer| finalizer == TUNNEL_FINALIZER)
+    }
+}
+
+/// The finalizer on tunnels.
+pub const TUNNEL_FINALIZER: &str = "tunnel.finalizer.ustc.io";
 
 /// The spec of a tunnel, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::have::Holding;
+use super::UNDERLAY_LINK;
+use super::have::{Have, Holding};
 use super::objects::Peer;
-use super::plan::Problem;
-use super::want::TunnelWant;
+use super::plan::{Plan, Problem, Step, plan};
+use super::want::{TunnelWant, Want};
 use crate::names::{Cidr, ClusterId, GatewayName, ObjectKey};
 
 /// The result of observing, planning and applying on one gateway.
@@ -29,6 +30,56 @@ pub struct Visit {
     pub holding: Holding,
     /// Whether ARP is off on the underlay link, as kube-ovn 1.12 leaves it until the first EIP.
     pub arp_off: bool,
+}
+
+/// Judges a visit: what was planned, which steps failed, and what the gateway holds now.
+///
+/// A tunnel is up when nothing foreign is in its way and planning again leaves nothing to do for it; what
+/// a command printed only explains why it is not.
+pub fn judge(want: &Want, planned: &Plan, failures: &BTreeMap<usize, Trouble>, now: &Have) -> Visit {
+    let again = plan(want, now);
+    let failed = |owner: &ObjectKey| {
+        let concerns = |step: &Step| step.owner.as_ref().is_none_or(|whose| whose == owner);
+        let mut all = failures.iter().filter(|(at, _)| planned.steps.get(**at).is_some_and(concerns));
+        all.next().map(|(_, trouble)| trouble.clone())
+    };
+    let undone = |owner: &ObjectKey| {
+        let left = again.steps.iter().filter(|step| step.owner.as_ref().is_none_or(|whose| whose == owner));
+        let left: Vec<String> = left.map(|step| step.action.to_string()).collect();
+        let because = || Trouble::CommandFailed(format!("it did not take: {}", left.join(", ")));
+        (!left.is_empty()).then(|| failed(owner).unwrap_or_else(because))
+    };
+    let verdict = |tunnel: &TunnelWant| {
+        let problem = again.problems.get(&tunnel.owner).cloned().map(Trouble::InTheWay);
+        let trouble = problem.or_else(|| undone(&tunnel.owner));
+        (tunnel.owner.clone(), (tunnel.clone(), trouble))
+    };
+    Visit {
+        tunnels: want.tunnels.values().map(verdict).collect(),
+        holding: now.holding(),
+        arp_off: now.links.get(UNDERLAY_LINK).is_some_and(|link| link.arp_off),
+    }
+}
+
+/// What a plan puts back for tunnels that were up, as they are wanted, when last seen: drift, not news.
+pub fn repairs(
+    before: Option<&Outcome>,
+    pod_uid: &str,
+    want: &Want,
+    planned: &Plan,
+) -> BTreeMap<ObjectKey, String> {
+    let Some(Ok(visit)) = before.filter(|before| before.pod_uid == pod_uid).map(|before| &before.result)
+    else {
+        return BTreeMap::new();
+    };
+    let was_up = |tunnel: &&TunnelWant| visit.tunnels.get(&tunnel.owner) == Some(&((*tunnel).clone(), None));
+    let put_back = |tunnel: &TunnelWant| {
+        let concerns = |step: &&Step| step.owner.as_ref().is_none_or(|owner| *owner == tunnel.owner);
+        let steps: Vec<String> =
+            planned.steps.iter().filter(concerns).map(|step| step.action.to_string()).collect();
+        (!steps.is_empty()).then(|| (tunnel.owner.clone(), steps.join(", ")))
+    };
+    want.tunnels.values().filter(was_up).filter_map(put_back).collect()
 }
 
 /// What an outcome says of one tunnel.

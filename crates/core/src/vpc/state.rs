@@ -62,6 +62,8 @@ pub enum Event {
     Copies(Change<String, Record>),
     /// Who we are.
     Identity(Option<ClusterId>),
+    /// The namespace of the exchange at the broker.
+    BrokerNamespace(String),
     /// Clusters' ranges of global addresses.
     Globalnets(Change<String, Cidr>),
     /// The addresses that our traffic appears to come from elsewhere.
@@ -79,8 +81,6 @@ pub struct Given {
     pub globalnet: Option<Cidr>,
     /// Its egress addresses.
     pub egress: Vec<Ipv4Addr>,
-    /// Where the broker keeps the copies; they are never exported again.
-    pub broker_namespace: String,
 }
 
 /// The room's memory: the last word of each watch, and two indexes.
@@ -90,6 +90,8 @@ pub struct State {
     pub(super) revision: u64,
     pub(super) given: Given,
     pub(super) identity: Option<ClusterId>,
+    /// Where the broker keeps the copies; what lies there is never exported again.
+    pub(super) broker_namespace: String,
     pub(super) globalnets: BTreeMap<String, Cidr>,
     pub(super) egress: Vec<Ipv4Addr>,
     pub(super) tunnels: BTreeMap<ObjectKey, Tunnel>,
@@ -245,6 +247,7 @@ impl State {
             }
             Event::Copies(event) => self.apply_copies(event),
             Event::Identity(cluster) => self.set(|state| &mut state.identity, cluster),
+            Event::BrokerNamespace(name) => self.set(|state| &mut state.broker_namespace, name),
             Event::Egress(addresses) => self.set(|state| &mut state.egress, addresses),
             Event::Globalnets(event) => {
                 let changed = !change(&mut self.globalnets, event).is_empty();

@@ -40,7 +40,7 @@ pub struct TunnelStatus {
     pub conditions: BTreeMap<&'static str, Condition>,
 }
 
-/// A condition; when it last changed is the writer's business.
+/// A condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
     /// `True` or `False`.
@@ -51,6 +51,8 @@ pub struct Condition {
     pub message: String,
     /// The generation it is about.
     pub observed_generation: i64,
+    /// When `status` last changed, as written on the object; empty when it changes with this write.
+    pub since: String,
 }
 
 /// The condition that says whether a tunnel carries traffic.
@@ -101,7 +103,7 @@ pub fn tunnel(state: &State, key: &ObjectKey) -> Option<TunnelTask> {
 }
 
 fn finalizer(state: &State, tunnel: &Tunnel) -> Finalizer {
-    match (tunnel.deleting, tunnel.finalizer) {
+    match (tunnel.deleting, tunnel.is_held()) {
         (false, false) if compile::is_buildable(tunnel) => Finalizer::Add,
         (false, _) | (true, false) => Finalizer::Leave,
         (true, true) if tunnel.abandon => Finalizer::Remove,
@@ -221,7 +223,14 @@ fn set(
     reason: &str,
     message: String,
 ) {
-    let condition =
-        Condition { status: truth, reason: reason.into(), message, observed_generation: tunnel.generation };
+    let before = tunnel.status.conditions.get(kind).filter(|before| before.status == truth);
+    let since = before.map(|before| before.since.clone()).unwrap_or_default();
+    let condition = Condition {
+        status: truth,
+        reason: reason.into(),
+        message,
+        observed_generation: tunnel.generation,
+        since,
+    };
     status.conditions.insert(kind, condition);
 }

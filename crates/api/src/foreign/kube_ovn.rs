@@ -1,0 +1,67 @@
+//! kube-ovn: VPCs, subnets and gateways.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A VPC: a logical router with static routes.
+#[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(group = "kubeovn.io", version = "v1", kind = "Vpc", plural = "vpcs", derive = "PartialEq")]
+#[serde(rename_all = "camelCase", default)]
+pub struct VpcSpec {
+    /// The routes of its router.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub static_routes: Vec<StaticRoute>,
+}
+
+/// A static route of a VPC.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StaticRoute {
+    /// Where to.
+    pub cidr: String,
+    /// Through whom.
+    #[serde(rename = "nextHopIP")]
+    pub next_hop_ip: String,
+    /// By destination (the default) or by source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+}
+
+/// A subnet of a VPC, or an external network.
+#[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(group = "kubeovn.io", version = "v1", kind = "Subnet", plural = "subnets", derive = "PartialEq")]
+#[serde(rename_all = "camelCase", default)]
+pub struct SubnetSpec {
+    /// The VPC it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vpc: Option<String>,
+    /// The network provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+}
+
+/// A VPC's NAT gateway.
+#[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "kubeovn.io",
+    version = "v1",
+    kind = "VpcNatGateway",
+    plural = "vpc-nat-gateways",
+    derive = "PartialEq"
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VpcNatGatewaySpec {
+    /// The VPC it serves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vpc: Option<String>,
+    /// Its address in the VPC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lan_ip: Option<String>,
+    /// Its subnet in the VPC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subnet: Option<String>,
+    /// The subnets on its outside.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub external_subnets: Vec<String>,
+}

@@ -1,0 +1,251 @@
+//! From objects to the values that decisions rest on.
+
+use causeway_core::names::{parse_address, parse_number};
+use causeway_core::vpc::exchange::{
+    LOCAL_CLUSTER, LOCAL_GATEWAY, LOCAL_VPC, ORIGIN, ORIGIN_NAMESPACE, Record,
+};
+use causeway_core::vpc::objects::{
+    Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, Subnet, Tunnel, TunnelSpec, VpcGateway, Workload,
+};
+use causeway_core::vpc::status::{CONDITIONS, Condition, TunnelStatus};
+use causeway_core::vpc::want::TunnelKind;
+use causeway_core::{ClusterId, GatewayName, Invalid, ObjectKey};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::ABANDON;
+use crate::foreign::kube_ovn;
+use crate::record::GatewayExIp;
+use crate::tunnel::{TunnelType, VpcNatTunnel, VpcNatTunnelSpec, VpcNatTunnelStatus};
+
+/// The label of gateways' workloads and pods.
+pub const GATEWAY_LABEL: &str = "ovn.kubernetes.io/vpc-nat-gw=true";
+/// The container to run commands in.
+pub const GATEWAY_CONTAINER: &str = "vpc-nat-gw";
+
+const GATEWAY_NAME: &str = "ovn.kubernetes.io/vpc_nat_gw";
+const LOGICAL_SWITCH: &str = "ovn.kubernetes.io/logical_switch";
+const DEFAULT_VNI: u32 = 100;
+const DEFAULT_VXLAN_PORT: u16 = 4789;
+
+/// Namespace and name; cluster-scoped objects have an empty namespace.
+pub fn key(meta: &ObjectMeta) -> ObjectKey {
+    ObjectKey::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+}
+
+/// A tunnel. A spec that makes no sense is carried as the sentence that says why.
+pub fn tunnel(object: &VpcNatTunnel) -> Tunnel {
+    let spec = tunnel_spec(&object.spec, &object.metadata).map_err(|error| error.to_string());
+    let status = object.status.as_ref().map(tunnel_status).unwrap_or_default();
+    Tunnel { spec, status, ..bare_tunnel(&object.metadata) }
+}
+
+/// A tunnel whose object could not even be decoded.
+pub fn unreadable_tunnel(meta: &ObjectMeta, why: &str) -> Tunnel {
+    Tunnel { spec: Err(format!("the object can not be read: {why}")), ..bare_tunnel(meta) }
+}
+
+fn bare_tunnel(meta: &ObjectMeta) -> Tunnel {
+    let created = meta.creation_timestamp.as_ref().map(|time| time.0.as_second());
+    Tunnel {
+        key: key(meta),
+        uid: meta.uid.clone().unwrap_or_default(),
+        resource_version: meta.resource_version.clone().unwrap_or_default(),
+        generation: meta.generation.unwrap_or_default(),
+        created: created.unwrap_or_default(),
+        deleting: meta.deletion_timestamp.is_some(),
+        finalizers: meta.finalizers.clone().unwrap_or_default(),
+        abandon: annotation(meta, ABANDON) == Some("true"),
+        spec: Err(String::new()),
+        status: TunnelStatus::default(),
+    }
+}
+
+fn tunnel_spec(spec: &VpcNatTunnelSpec, meta: &ObjectMeta) -> Result<TunnelSpec, Invalid> {
+    Ok(TunnelSpec {
+        link: meta.name.as_deref().unwrap_or_default().parse()?,
+        kind: match spec.kind {
+            TunnelType::Gre => TunnelKind::Gre,
+            TunnelType::Vxlan => vxlan(meta)?,
+        },
+        address: spec.interface_addr.parse()?,
+        ends: ends(spec)?,
+    })
+}
+
+fn vxlan(meta: &ObjectMeta) -> Result<TunnelKind, Invalid> {
+    let label = |name: &str| meta.labels.as_ref().and_then(|labels| labels.get(name));
+    let number = |label: Option<&String>, what, default: u32, max| {
+        label.map_or(Ok(default), |text| parse_number(what, text, 1, max))
+    };
+    let vni = number(label("vid"), "label vid", DEFAULT_VNI, (1 << 24) - 1)?;
+    let port = number(label("vx-port"), "label vx-port", DEFAULT_VXLAN_PORT.into(), u16::MAX.into())?;
+    Ok(TunnelKind::Vxlan { vni, port: u16::try_from(port).unwrap_or(DEFAULT_VXLAN_PORT) })
+}
+
+/// Exactly one of the two forms; the schema says so too, but not where an older definition is installed.
+fn ends(spec: &VpcNatTunnelSpec) -> Result<Ends, Invalid> {
+    let by_gateway = (&spec.cluster_id, &spec.gateway_name, &spec.nat_gw_dp);
+    let by_vpc = (&spec.remote_cluster, &spec.remote_vpc, &spec.local_vpc);
+    match (by_gateway, by_vpc) {
+        ((Some(cluster), Some(gateway), Some(local)), (None, None, None)) => Ok(Ends::ByGateway {
+            gateway: local.parse()?,
+            peer: Peer { cluster: cluster.parse()?, gateway: gateway.parse()? },
+        }),
+        ((None, None, None), (Some(cluster), Some(remote), Some(local))) => {
+            Ok(Ends::ByVpc { local: local.clone(), cluster: cluster.parse()?, remote: remote.clone() })
+        }
+        _ => Err(Invalid::Form),
+    }
+}
+
+fn tunnel_status(status: &VpcNatTunnelStatus) -> TunnelStatus {
+    let known = |kind: &str| CONDITIONS.into_iter().find(|own| *own == kind);
+    let conditions = status.conditions.iter().filter_map(|condition| {
+        let value = Condition {
+            status: condition.status == "True",
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+            observed_generation: condition.observed_generation.unwrap_or_default(),
+            since: condition.last_transition_time.0.to_string(),
+        };
+        Some((known(&condition.type_)?, value))
+    });
+    TunnelStatus {
+        initialized: status.initialized.unwrap_or_default(),
+        internal_ip: status.internal_ip.clone(),
+        remote_ip: status.remote_ip.clone(),
+        interface_addr: status.interface_addr.clone(),
+        kind: status.kind.clone(),
+        gateway: status.local_gw.clone(),
+        globalnet: status.globalnet_cidr.clone(),
+        remote_globalnet: status.remote_globalnet_cidr.clone(),
+        ovn_gw_ip: status.ovn_gw_ip.clone(),
+        egress: status.global_egress_ip.clone(),
+        peer: status.peer.clone(),
+        observed_generation: status.observed_generation,
+        conditions: conditions.collect(),
+    }
+}
+
+/// A record, here or at the broker. One without labels is understood by its name: before the broker the
+/// part behind the first dot is the cluster; here the origin label says where the name is cut.
+pub fn record(object: &GatewayExIp) -> Record {
+    let meta = &object.metadata;
+    let label = |name: &str| meta.labels.as_ref().and_then(|labels| labels.get(name)).cloned();
+    let name = meta.name.clone().unwrap_or_default();
+    let origin: Option<ClusterId> = label(ORIGIN).and_then(|id| id.parse().ok());
+    let (gateway, cluster) = match (label(LOCAL_GATEWAY), label(LOCAL_CLUSTER)) {
+        (Some(gateway), Some(cluster)) => (gateway.parse().ok(), cluster.parse().ok()),
+        _ => by_name(&name, origin.as_ref()),
+    };
+    Record {
+        key: key(meta),
+        resource_version: meta.resource_version.clone().unwrap_or_default(),
+        external_ip: object.spec.address().to_string(),
+        globalnet: object.spec.range().to_string(),
+        vpc: label(LOCAL_VPC),
+        gateway,
+        cluster,
+        origin,
+        origin_namespace: label(ORIGIN_NAMESPACE),
+        deleting: meta.deletion_timestamp.is_some(),
+    }
+}
+
+fn by_name(name: &str, origin: Option<&ClusterId>) -> (Option<GatewayName>, Option<ClusterId>) {
+    let dashed =
+        origin.and_then(|id| Some((name.strip_suffix(id.as_str())?.strip_suffix('-')?, id.as_str())));
+    match name.split_once('.').or(dashed) {
+        Some((gateway, cluster)) => (gateway.parse().ok(), cluster.parse().ok()),
+        None => (None, None),
+    }
+}
+
+/// A gateway's workload, from its parts: StatefulSets and Deployments differ only in type.
+pub fn workload(
+    meta: &ObjectMeta,
+    template: Option<&ObjectMeta>,
+    available: Option<i32>,
+    prefix: &str,
+) -> Option<Workload> {
+    let named = template.and_then(|template| annotation(template, GATEWAY_NAME));
+    let gateway = named.or_else(|| meta.name.as_deref()?.strip_prefix(prefix))?.parse().ok()?;
+    let subnet = template.and_then(|template| annotation(template, LOGICAL_SWITCH)).map(Into::into);
+    Some(Workload { gateway, ready: available.unwrap_or_default() >= 1, subnet })
+}
+
+/// A gateway's pod; nothing for a pod that is no gateway's.
+pub fn gateway_pod(pod: &Pod, prefix: &str) -> Option<GatewayPod> {
+    let meta = &pod.metadata;
+    let app = meta.labels.as_ref().and_then(|labels| labels.get("app"));
+    let gateway = annotation(meta, GATEWAY_NAME).or_else(|| app?.strip_prefix(prefix))?.parse().ok()?;
+    let address = |name: &str| annotation(meta, name).and_then(|text| parse_address(text).ok());
+    let external = meta.annotations.iter().flatten().filter_map(|(name, text)| {
+        let provider =
+            name.strip_suffix(".kubernetes.io/ip_address").filter(|provider| *provider != "ovn")?;
+        Some((provider.to_string(), parse_address(text).ok()?))
+    });
+    Some(GatewayPod {
+        pod: PodRef { key: key(meta), uid: meta.uid.clone().unwrap_or_default() },
+        gateway,
+        phase: pod
+            .status
+            .as_ref()
+            .and_then(|status| status.phase.clone())
+            .unwrap_or_else(|| "Pending".into()),
+        node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+        lan: address("ovn.kubernetes.io/ip_address"),
+        external: external.collect(),
+        router: address("ovn.kubernetes.io/gateway"),
+        vpc: annotation(meta, "ovn.kubernetes.io/logical_router").map(Into::into),
+    })
+}
+
+fn annotation<'a>(meta: &'a ObjectMeta, name: &str) -> Option<&'a str> {
+    meta.annotations.as_ref()?.get(name).map(String::as_str).filter(|text| !text.is_empty())
+}
+
+/// kube-ovn's own object of a gateway.
+pub fn vpc_gateway(object: &kube_ovn::VpcNatGateway) -> VpcGateway {
+    let text = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
+    VpcGateway {
+        vpc: text(&object.spec.vpc),
+        lan: object.spec.lan_ip.as_deref().and_then(|text| parse_address(text).ok()),
+        external_subnets: object.spec.external_subnets.clone(),
+    }
+}
+
+/// A subnet.
+pub fn subnet(object: &kube_ovn::Subnet) -> Subnet {
+    let text = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
+    Subnet { provider: text(&object.spec.provider), vpc: text(&object.spec.vpc) }
+}
+
+/// The static routes of a VPC that lead by destination; ones that make no sense lead nowhere.
+pub fn static_routes(object: &kube_ovn::Vpc) -> Vec<StaticRoute> {
+    let by_source = |route: &&kube_ovn::StaticRoute| route.policy.as_deref() == Some("policySrc");
+    let routes = object.spec.static_routes.iter().filter(|route| !by_source(route));
+    routes
+        .filter_map(|route| {
+            Some(StaticRoute {
+                range: route.cidr.parse().ok()?,
+                next_hop: parse_address(&route.next_hop_ip).ok()?,
+            })
+        })
+        .collect()
+}
+
+/// Whether a node reports, and since when it does not (seconds since 1970).
+pub fn node(object: &Node) -> (NodeHealth, Option<i64>) {
+    let conditions = object.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
+    match ready {
+        Some(condition) if condition.status != "True" => {
+            let since = condition.last_transition_time.as_ref().map(|time| time.0.as_second());
+            (NodeHealth::NotReady, since)
+        }
+        // A node that has not said anything yet is not one that fell silent.
+        Some(_) | None => (NodeHealth::Ready, None),
+    }
+}
