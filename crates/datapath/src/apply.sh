@@ -1,0 +1,20 @@
+# Links, then their settings, then NAT, then links up and routes; then what came of it.
+allowed='^ipv4/(ip_forward|conf/[A-Za-z0-9_.-]+/(proxy_arp|rp_filter)) [0-9]+$'
+write() {
+  number=0
+  while IFS= read -r line; do
+    number=$((number + 1))
+    if [[ $line =~ $allowed && $line != */../* ]]; then
+      printf '%s\n' "${line#* }" >"/proc/sys/net/${line% *}" && continue
+    fi
+    printf 'Command failed -:%s\n' "$number"
+  done
+}
+feed() {
+  [[ $2 ]] && printf '%s' "$2" | section "$1" "${@:3}" 2>&1
+}
+feed ip-first "$first" ip -force -batch -
+feed sysctl "$sysctls" write
+feed restore-legacy "$legacy_rules" "${legacy:-iptables-legacy}-restore" -w 5 --noflush
+feed restore-nft "$nft_rules" "${nft:-iptables-nft}-restore" -w 5 --noflush
+feed ip-last "$last" ip -force -batch -

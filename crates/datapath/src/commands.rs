@@ -1,0 +1,117 @@
+//! The command datapath: constant scripts in a gateway, everything that varies on their stdin.
+
+use std::sync::LazyLock;
+
+use async_trait::async_trait;
+use causeway_core::vpc::{Have, Plan};
+
+use crate::render::Input;
+use crate::run::{Output, Run, RunError};
+use crate::sections::{Sections, failed};
+use crate::{Applied, Datapath, Trouble, outcome, parse};
+
+/// The long-lived command that reports changes: a line `causeway-alive` once it listens and then every five
+/// seconds, any other line when something changed. Whoever observes after the first heartbeat misses
+/// nothing. It ends with its input, and leaves no process behind.
+pub const MONITOR: &[&str] = &["bash", "-c", include_str!("monitor.sh")];
+
+static OBSERVE: LazyLock<String> =
+    LazyLock::new(|| lean(&[include_str!("tools.sh"), include_str!("observe.sh")]));
+static APPLY: LazyLock<String> = LazyLock::new(|| {
+    lean(&[
+        include_str!("input.sh"),
+        include_str!("tools.sh"),
+        include_str!("apply.sh"),
+        include_str!("observe.sh"),
+    ])
+});
+
+/// Scripts joined, without comments and indentation: they travel in a URL, and proxies bound its length.
+fn lean(scripts: &[&str]) -> String {
+    let lines = scripts.iter().flat_map(|script| script.lines()).map(str::trim);
+    lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .fold(String::new(), |all, line| all + line + "\n")
+}
+
+/// A gateway reached by running commands in it.
+#[derive(Debug, Clone)]
+pub struct Commands<R> {
+    runner: R,
+}
+
+impl<R: Run> Commands<R> {
+    /// Over a way to run commands there.
+    pub fn new(runner: R) -> Self {
+        Self { runner }
+    }
+
+    async fn run(&self, script: &str, stdin: &[u8]) -> Result<(Sections, Output), Trouble> {
+        let output = self.runner.run(&["bash", "-c", script], stdin).await.map_err(without_bash)?;
+        let sections = Sections::parse(&output.stdout);
+        // The status of the whole says more than its torn output, but for a missing tool.
+        match sections {
+            Err(missing @ Trouble::ToolMissing(_)) => Err(missing),
+            _ if output.status != 0 => Err(whole_failure(&output)),
+            sections => Ok((sections?, output)),
+        }
+    }
+}
+
+/// A container without bash is refused by the runtime in many words.
+fn without_bash(error: RunError) -> Trouble {
+    match error {
+        RunError::Refused(why) if says_no_bash(&why) => Trouble::ToolMissing("bash".into()),
+        error => error.into(),
+    }
+}
+
+fn whole_failure(output: &Output) -> Trouble {
+    let said = String::from_utf8_lossy(&output.stderr);
+    if matches!(output.status, 126 | 127) && says_no_bash(&said) {
+        return Trouble::ToolMissing("bash".into());
+    }
+    failed(output.status, &output.stderr)
+}
+
+fn says_no_bash(text: &str) -> bool {
+    text.contains("bash")
+        && ["not found", "no such file"].iter().any(|words| text.to_lowercase().contains(words))
+}
+
+#[async_trait]
+impl<R: Run> Datapath for Commands<R> {
+    async fn observe(&self) -> Result<Have, Trouble> {
+        let (sections, output) = self.run(&OBSERVE, b"").await?;
+        parse::have(&sections, &output.stderr)
+    }
+
+    async fn apply(&self, plan: &Plan) -> Result<Applied, Trouble> {
+        let input = Input::of(plan);
+        let (sections, output) = self.run(&APPLY, &input.bytes()).await?;
+        let failures = outcome::failures(plan, &input, &sections);
+        Ok(Applied { have: parse::have(&sections, &output.stderr)?, failures })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_script_fits_the_url_that_common_proxies_accept() {
+        let encoded = |text: &str| -> usize {
+            text.bytes().map(|b| if b.is_ascii_alphanumeric() || b"-_.~+".contains(&b) { 1 } else { 3 }).sum()
+        };
+        assert!(encoded(&APPLY) < 7000, "{}", encoded(&APPLY));
+        assert!(encoded(MONITOR[2]) < 7000);
+    }
+
+    #[test]
+    fn an_image_without_bash_is_told_apart_from_a_refusal() {
+        let runtime = "OCI runtime exec failed: exec: \"bash\": executable file not found in $PATH: unknown";
+        assert_eq!(without_bash(RunError::Refused(runtime.into())), Trouble::ToolMissing("bash".into()));
+        let forbidden = RunError::Refused("pods \"gw-0\" is forbidden".into());
+        assert_eq!(without_bash(forbidden.clone()), Trouble::Run(forbidden));
+    }
+}

@@ -1,0 +1,40 @@
+# Prints what `ip monitor` prints, and a heartbeat; ends with its input or with the monitor.
+command -v ip >/dev/null || { echo '@@causeway missing ip'; exit 69; }
+trap 'kill "$monitor" "$heart" 2>/dev/null; wait' EXIT
+trap 'exit 1' TERM HUP INT PIPE
+ip monitor link address route netconf </dev/null &
+monitor=$!
+# Until its socket is bound to groups, a change could be missed.
+listening() {
+  while read -r _ family port groups _; do
+    [[ $family == 0 && $port == "$monitor" && $groups != 00000000 ]] && return
+  done </proc/net/netlink
+  return 1
+}
+# Waits, or ends with the input: of `read`, 1 is its end and more than 128 is its time-out.
+pause() {
+  read -r -t "$1" _
+  [[ $? -ne 1 ]] || exit 0
+}
+beat() {
+  # The monitor goes too when only this part is left to see the input end.
+  trap 'kill "$monitor" 2>/dev/null' EXIT
+  tries=0
+  until listening; do
+    tries=$((tries + 1))
+    [[ $tries -le 250 ]] || exit 1
+    pause 0.02
+  done
+  while kill -0 "$monitor" 2>/dev/null && echo causeway-alive; do pause 5; done
+  exit 1
+}
+beat <&0 &
+heart=$!
+# Two children and no way to wait for either by name in older shells: see which one is left.
+wait -n
+status=$?
+if kill -0 "$heart" 2>/dev/null; then
+  echo 'the monitor ended by itself' >&2
+  status=1
+fi
+exit "$status"

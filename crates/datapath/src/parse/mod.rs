@@ -1,0 +1,35 @@
+//! From the sections of an observation to [`Have`].
+//!
+//! What vanished between two tools' listings is left out; what can not be read is an error, because a
+//! plan against half a picture would tear down the other half.
+
+mod kernel;
+mod nat;
+
+use causeway_core::vpc::Have;
+
+use crate::Trouble;
+use crate::sections::Sections;
+
+/// What a gateway holds.
+pub(crate) fn have(sections: &Sections, stderr: &[u8]) -> Result<Have, Trouble> {
+    let text = |name| sections.text(name, stderr);
+    let mut links = kernel::links(text("links")?)?;
+    kernel::addresses(text("addresses")?, &mut links)?;
+    kernel::neighbours(text("neighbours")?, &mut links)?;
+    kernel::sysctls(text("sysctls")?, &mut links);
+    Ok(Have {
+        links,
+        routes: kernel::routes(text("routes")?)?,
+        nat: nat::nat(sections, stderr)?,
+        forwarding: text("forward")?.trim() == "1",
+    })
+}
+
+/// An answer that can not be understood.
+fn unreadable(what: &'static str, why: impl ToString) -> Trouble {
+    Trouble::Unreadable { what, why: why.to_string() }
+}
+
+#[cfg(test)]
+mod tests;

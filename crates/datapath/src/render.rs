@@ -1,0 +1,174 @@
+//! From a plan to the input of the script: each step is one line of one part.
+//!
+//! The parts are run in the order of [`Part`], which differs from the plan's in one point: a link goes up
+//! and its route is put only after its settings and the NAT rule stand. A packet that finds the route but
+//! no rule would leave with the wrong source, and connection tracking would keep that for its whole flow.
+
+use std::fmt::Write as _;
+
+use causeway_core::vpc::plan::{LOOSE, rule_spec};
+use causeway_core::vpc::{Action, LINK_GROUP, LinkKind, MARK, Plan, ROUTE_PROTOCOL, Route, Variant};
+
+/// What ends a part on stdin: the end of the stream may never come.
+const END: &str = "@@causeway end\n";
+
+/// The parts of the input, in the order that the script runs them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// An `ip` batch: what makes links and what frees their place.
+    Links,
+    /// `path value` lines below `/proc/sys/net`; the links must exist.
+    Sysctls,
+    /// `iptables-restore` input for one variant: all or nothing.
+    Nat(Variant),
+    /// An `ip` batch: links up, routes, and everything dropped.
+    Routes,
+}
+
+impl Part {
+    /// All of them.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Links, Self::Sysctls, Self::Nat(Variant::Legacy), Self::Nat(Variant::Nft), Self::Routes];
+
+    /// The name of the section in which the script tells how it went.
+    pub(crate) fn section(self) -> &'static str {
+        match self {
+            Self::Links => "ip-first",
+            Self::Sysctls => "sysctl",
+            Self::Nat(Variant::Legacy) => "restore-legacy",
+            Self::Nat(Variant::Nft) => "restore-nft",
+            Self::Routes => "ip-last",
+        }
+    }
+}
+
+/// The input and where each step went.
+#[derive(Debug, Default)]
+pub(crate) struct Input {
+    lines: Vec<(Part, usize, String)>,
+    /// Steps about a link whose name would mean something else in a batch.
+    pub(crate) unsayable: Vec<usize>,
+}
+
+impl Input {
+    /// Renders every step of a plan.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let is_sysctl = |action: &Action| part(action, false) == Part::Sysctls;
+        let last_sysctl = plan.steps.iter().rposition(|step| is_sysctl(&step.action));
+        let mut input = Self::default();
+        for (index, step) in plan.steps.iter().enumerate() {
+            let late = last_sysctl.is_none_or(|last| index > last);
+            if is_sayable(&step.action) {
+                input.lines.push((part(&step.action, late), index, line(&step.action)));
+            } else {
+                input.unsayable.push(index);
+            }
+        }
+        input
+    }
+
+    /// The steps of one part; the first is on line 1.
+    pub(crate) fn steps(&self, part: Part) -> Vec<usize> {
+        self.lines.iter().filter(|line| line.0 == part).map(|line| line.1).collect()
+    }
+
+    /// What the script reads.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut text = String::new();
+        for part in Part::ALL {
+            let lines: String =
+                self.lines.iter().filter(|line| line.0 == part).map(|line| format!("{}\n", line.2)).collect();
+            match part {
+                Part::Nat(_) if !lines.is_empty() => text.push_str(&format!("*nat\n{lines}COMMIT\n")),
+                _ => text.push_str(&lines),
+            }
+            text.push_str(END);
+        }
+        text.into_bytes()
+    }
+}
+
+/// Where a step belongs. A link that goes before others are made frees their place; one that goes `late` is
+/// stale.
+fn part(action: &Action, late: bool) -> Part {
+    match action {
+        Action::LinkAdd { .. }
+        | Action::LinkAlias { .. }
+        | Action::ProxyDelay { .. }
+        | Action::AddrPut { .. }
+        | Action::AddrDel { .. } => Part::Links,
+        Action::LinkDel { .. } if late => Part::Routes,
+        Action::LinkDel { .. } => Part::Links,
+        Action::Forward | Action::ProxyArp { .. } | Action::LooseFilter { .. } => Part::Sysctls,
+        Action::NatDel { variant, .. } | Action::NatInsert { variant, .. } => Part::Nat(*variant),
+        Action::LinkUp { .. } | Action::RoutePut { .. } | Action::RouteDel { .. } => Part::Routes,
+    }
+}
+
+/// Whether the link that a step drops can be named in a batch. Ours can; but the kernel allows names with a
+/// `#`, which would turn the rest of the line into a comment and the line into one about another link.
+fn is_sayable(action: &Action) -> bool {
+    let plain = |name: &str| {
+        !name.starts_with('-') && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.@".contains(c))
+    };
+    match action {
+        Action::LinkDel { link } => plain(link),
+        Action::RouteDel { route } => route.dev.as_deref().is_none_or(plain),
+        _ => true,
+    }
+}
+
+/// The one line of a step.
+fn line(action: &Action) -> String {
+    match action {
+        Action::LinkAdd { link, want } => format!("link add {link} group {LINK_GROUP} {}", kind_words(want)),
+        Action::LinkAlias { link, owner } => format!("link set dev {link} alias {MARK}{owner}"),
+        Action::LinkUp { link } => format!("link set dev {link} up"),
+        Action::LinkDel { link } => format!("link del dev {link}"),
+        Action::ProxyDelay { link } => format!("ntable change name arp_cache dev {link} proxy_delay 0"),
+        Action::AddrPut { link, address } => format!("addr replace {address} dev {link}"),
+        Action::AddrDel { link, address } => format!("addr del {address} dev {link}"),
+        Action::RoutePut { route, replace: false } => format!("route add {}", route_words(route)),
+        Action::RoutePut { route, replace: true } => format!("route replace {}", route_words(route)),
+        Action::RouteDel { route } => format!("route del {}", route_words(route)),
+        Action::Forward => "ipv4/ip_forward 1".into(),
+        Action::ProxyArp { link } => format!("ipv4/conf/{link}/proxy_arp 1"),
+        Action::LooseFilter { link } => format!("ipv4/conf/{link}/rp_filter {LOOSE}"),
+        Action::NatDel { spec, .. } => format!("-D POSTROUTING {spec}"),
+        Action::NatInsert { owner, range, egress, .. } => {
+            format!("-I POSTROUTING 1 {}", rule_spec(owner, *range, *egress))
+        }
+    }
+}
+
+fn kind_words(kind: &LinkKind) -> String {
+    let mut words = String::new();
+    let (local, remote) = match kind {
+        LinkKind::Vxlan { local, remote, .. } | LinkKind::Gre { local, remote, .. } => (local, remote),
+    };
+    words.push_str(match kind {
+        LinkKind::Vxlan { .. } => "type vxlan",
+        LinkKind::Gre { .. } => "type gre",
+    });
+    for (word, address) in [("local", local), ("remote", remote)] {
+        if let Some(address) = address {
+            let _ = write!(words, " {word} {address}");
+        }
+    }
+    let _ = match kind {
+        LinkKind::Vxlan { vni, port, dev, .. } => {
+            let dev = dev.iter().fold(String::new(), |_, dev| format!(" dev {dev}"));
+            write!(words, " id {vni} dstport {port}{dev}")
+        }
+        LinkKind::Gre { ttl, .. } => write!(words, " ttl {ttl}"),
+    };
+    words
+}
+
+fn route_words(route: &Route) -> String {
+    let mut words = format!("{route} proto {ROUTE_PROTOCOL}");
+    if route.metric != 0 {
+        let _ = write!(words, " metric {}", route.metric);
+    }
+    words
+}

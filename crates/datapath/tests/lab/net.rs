@@ -1,0 +1,173 @@
+//! Network namespaces held by a process, commands and sockets inside them.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use causeway_datapath::{Output, Run, RunError};
+use nix::sched::{CloneFlags, setns};
+use tokio::io::AsyncWriteExt;
+
+/// What is missing to run the tests, if anything.
+pub(crate) fn prerequisites() -> Option<String> {
+    let works = |program: &str, args: &[&str]| {
+        let quiet = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        quiet.is_ok_and(|status| status.success())
+    };
+    for (program, args) in [
+        ("unshare", &["-n", "true"][..]),
+        ("nsenter", &["--version"]),
+        ("ip", &["-V"]),
+        ("iptables-nft", &["-V"]),
+        ("iptables-legacy", &["-V"]),
+    ] {
+        if !works(program, args) {
+            return Some(format!(
+                "these tests need to be root with a working `{program} {}`",
+                args.join(" ")
+            ));
+        }
+    }
+    None
+}
+
+/// A network namespace, held by a process that ends when its input does: so also when the test is killed.
+pub(crate) struct Netns {
+    holder: Child,
+}
+
+impl Netns {
+    pub(crate) fn new() -> Self {
+        let holder =
+            Command::new("unshare").args(["-n", "cat"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let netns = Self { holder: holder.expect("unshare starts") };
+        // The process exists before its namespace does: wait until it has left ours.
+        let ours = std::fs::read_link("/proc/self/ns/net").expect("own namespace");
+        while std::fs::read_link(netns.path()).is_ok_and(|theirs| theirs == ours) {
+            std::thread::yield_now();
+        }
+        netns
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.holder.id()
+    }
+
+    fn path(&self) -> PathBuf {
+        format!("/proc/{}/ns/net", self.pid()).into()
+    }
+
+    /// Runs a script of the test's own, which must succeed; gives what it printed.
+    pub(crate) fn sh(&self, script: &str) -> String {
+        let (status, text) = self.try_sh(script);
+        assert!(status, "{script}: {text}");
+        text
+    }
+
+    /// Runs a script of the test's own.
+    pub(crate) fn try_sh(&self, script: &str) -> (bool, String) {
+        let pid = self.pid().to_string();
+        let output = Command::new("nsenter").args(["-t", &pid, "-n", "bash", "-c", script]).output();
+        let output = output.expect("nsenter starts");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// A runner of commands in here.
+    pub(crate) fn runner(&self) -> Local {
+        Local { pid: self.pid(), path: None }
+    }
+
+    /// Calls `work` on a thread that lives in here.
+    pub(crate) fn inside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> std::thread::JoinHandle<T> {
+        let namespace = File::open(self.path()).expect("the namespace");
+        std::thread::spawn(move || {
+            setns(namespace.as_fd(), CloneFlags::CLONE_NEWNET).expect("entered");
+            work()
+        })
+    }
+
+    /// Everything a person would list, to compare before and after.
+    pub(crate) fn listing(&self) -> String {
+        self.sh("ip -d link | sed 's/ qlen.*//'; ip -4 addr; ip -4 route
+                 iptables-legacy -t nat -S; iptables-nft -t nat -S 2>/dev/null
+                 grep -H . /proc/sys/net/ipv4/conf/*/{rp_filter,proxy_arp}")
+    }
+}
+
+impl Drop for Netns {
+    fn drop(&mut self) {
+        drop(self.holder.stdin.take());
+        let _ = self.holder.wait();
+    }
+}
+
+/// Runs commands in a namespace. Their stdin stays open until they end, as with exec through an API server.
+#[derive(Debug, Clone)]
+pub(crate) struct Local {
+    pub(crate) pid: u32,
+    /// The only folder in which tools are found, if not everywhere.
+    pub(crate) path: Option<PathBuf>,
+}
+
+#[async_trait]
+impl Run for Local {
+    async fn run(&self, argv: &[&str], stdin: &[u8]) -> Result<Output, RunError> {
+        let mut command = tokio::process::Command::new("/usr/bin/nsenter");
+        command.args(["-t", &self.pid.to_string(), "-n"]).args(argv);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        if let Some(path) = &self.path {
+            command.env("PATH", path);
+        }
+        let mut child = command.spawn().map_err(|error| RunError::Lost(error.to_string()))?;
+        let mut input = child.stdin.take().expect("piped");
+        let limit = Duration::from_secs(30);
+        let all = async {
+            let (_, output) = tokio::join!(input.write_all(stdin), child.wait_with_output());
+            output
+        };
+        let output = tokio::time::timeout(limit, all).await.map_err(|_| RunError::TimedOut(limit))?;
+        let output = output.map_err(|error| RunError::Lost(error.to_string()))?;
+        drop(input);
+        Ok(Output {
+            status: output.status.code().unwrap_or(-1),
+            stdout: output.stdout,
+            stderr: output.stderr,
+        })
+    }
+}
+
+/// Sends a packet from one namespace to a server in another and returns the source that the server saw, as
+/// told by its answer, which has to come back too.
+pub(crate) fn source_seen(client: &Netns, server: &Netns, to: SocketAddrV4) -> Option<Ipv4Addr> {
+    const PATIENCE: Duration = Duration::from_secs(3);
+    let serve = server.inside(move || {
+        let socket = UdpSocket::bind(to).expect("server socket");
+        socket.set_read_timeout(Some(PATIENCE)).expect("time-out");
+        socket
+    });
+    let socket = serve.join().expect("server");
+    let answer = std::thread::spawn(move || {
+        let mut buffer = [0; 8];
+        let Ok((_, from)) = socket.recv_from(&mut buffer) else { return };
+        let _ = socket.send_to(from.ip().to_string().as_bytes(), from);
+    });
+    let ask = client.inside(move || {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("client socket");
+        socket.set_read_timeout(Some(PATIENCE)).expect("time-out");
+        socket.send_to(b"hello", SocketAddr::V4(to)).ok()?;
+        let mut buffer = [0; 64];
+        let length = socket.recv(&mut buffer).ok()?;
+        String::from_utf8_lossy(&buffer[..length]).parse().ok()
+    });
+    let seen = ask.join().expect("client");
+    answer.join().expect("server");
+    seen
+}
