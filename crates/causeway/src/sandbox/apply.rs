@@ -1,0 +1,90 @@
+//! Puts objects into a cluster: created, or merged into what is there.
+//!
+//! An object's `status` is written too, as the part of the cluster that we play would.
+
+use anyhow::{Context, bail};
+use futures::future::try_join_all;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::{self, Scope};
+use kube::runtime::wait::{await_condition, conditions};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+
+/// Adds a reason to what a server answered, in one line.
+fn named(value: &Value) -> String {
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or("?").to_owned();
+    let name = text("/metadata/name");
+    match value.pointer("/metadata/namespace").and_then(Value::as_str) {
+        Some(namespace) => format!("{} {namespace}/{name}", text("/kind")),
+        None => format!("{} {name}", text("/kind")),
+    }
+}
+
+/// Applies many objects at once; none may need another to exist first.
+pub(super) async fn all(client: &Client, objects: Vec<Value>) -> anyhow::Result<()> {
+    try_join_all(objects.into_iter().map(|object| one(client, object))).await.map(drop)
+}
+
+/// Applies one object.
+pub(super) async fn one(client: &Client, object: Value) -> anyhow::Result<DynamicObject> {
+    let what = named(&object);
+    put(client, object).await.with_context(|| format!("cannot apply {what}"))
+}
+
+async fn put(client: &Client, object: Value) -> anyhow::Result<DynamicObject> {
+    let (api, name) = find(client, &object).await?;
+    let typed: DynamicObject = serde_json::from_value(object.clone())?;
+    let mut put = match api.create(&PostParams::default(), &typed).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            api.patch(&name, &PatchParams::default(), &Patch::Merge(&object)).await?
+        }
+        created => created?,
+    };
+    if let Some(status) = object.get("status") {
+        let patch = Patch::Merge(json!({"status": status}));
+        match api.patch_status(&name, &PatchParams::default(), &patch).await {
+            // Without the subresource the status came with the object itself.
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            patched => put = patched?,
+        }
+    }
+    Ok(put)
+}
+
+/// The API that serves an object's kind, in the object's namespace.
+async fn find(client: &Client, object: &Value) -> anyhow::Result<(Api<DynamicObject>, String)> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    let (Some(version), Some(kind)) = (text("/apiVersion"), text("/kind")) else {
+        bail!("apiVersion and kind are needed");
+    };
+    let name = text("/metadata/name").context("metadata.name is needed")?.to_owned();
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    let gvk = GroupVersionKind::gvk(group, version, kind);
+    let (resource, capabilities) = discovery::pinned_kind(client, &gvk).await?;
+    let api = match capabilities.scope {
+        Scope::Cluster => Api::all_with(client.clone(), &resource),
+        Scope::Namespaced => {
+            let namespace = text("/metadata/namespace").unwrap_or("default");
+            Api::namespaced_with(client.clone(), namespace, &resource)
+        }
+    };
+    Ok((api, name))
+}
+
+/// Installs CRDs and waits until they are served.
+pub(super) async fn crds(client: &Client, crds: Vec<CustomResourceDefinition>) -> anyhow::Result<()> {
+    let api = Api::<CustomResourceDefinition>::all(client.clone());
+    let install = |crd: CustomResourceDefinition| {
+        let api = api.clone();
+        async move {
+            let name = crd.name_any();
+            api.create(&PostParams::default(), &crd).await.with_context(|| format!("CRD {name}"))?;
+            let served = await_condition(api, &name, conditions::is_crd_established());
+            served.await.with_context(|| format!("CRD {name}"))?;
+            anyhow::Ok(())
+        }
+    };
+    try_join_all(crds.into_iter().map(install)).await.map(drop)
+}

@@ -1,0 +1,201 @@
+//! The StatefulSet controller and the kubelet of one cluster, in one task.
+//!
+//! Watch events → [`World`] → [`plan`] → steps carried out, each pod's in order and all pods side
+//! by side. A failed step is tried again from what is true then. This task alone starts and stops
+//! pods, so the running ones need no lock beyond the one for readers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use futures::future::join_all;
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, watcher as watch};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::addresses::{Gateway, Role, SYSTEM};
+use super::echo::Echo;
+use super::kubeovn;
+use super::pod_status;
+use super::running::{RunningPod, RunningPods};
+use super::topology::Fabric;
+use super::views::{self, Listed};
+use super::workloads::{Life, PodView, SetStatus, SetView, Step, World, plan};
+
+const RETRY: Duration = Duration::from_millis(250);
+
+/// Plays the StatefulSet controller and the kubelet of one cluster.
+pub(super) struct Kubelet {
+    client: Client,
+    fabric: Arc<Fabric>,
+    running: RunningPods,
+}
+
+impl Kubelet {
+    pub(super) fn new(client: Client, fabric: Arc<Fabric>, running: RunningPods) -> Kubelet {
+        Kubelet { client, fabric, running }
+    }
+
+    /// Works until dropped; an error means that a watch ended for good.
+    pub(super) async fn run(self) -> anyhow::Result<()> {
+        let sets = Api::<StatefulSet>::namespaced(self.client.clone(), SYSTEM);
+        let gateways = watcher::Config::default().labels("ovn.kubernetes.io/vpc-nat-gw=true");
+        let mut set_events = watch(sets, gateways).default_backoff().boxed();
+        let pods = Api::<Pod>::all(self.client.clone());
+        let mut pod_events = watch(pods, watcher::Config::default()).default_backoff().boxed();
+        let (mut sets, mut pods) = (Listed::default(), Listed::default());
+        let mut retry = false;
+        loop {
+            tokio::select! {
+                event = set_events.try_next() => note(event, &mut sets, views::set)?,
+                event = pod_events.try_next() => note(event, &mut pods, views::pod)?,
+                () = tokio::time::sleep(RETRY), if retry => {}
+            }
+            // Nothing is decided before both lists are complete.
+            if let (Some(sets), Some(pods)) = (sets.get(), pods.get()) {
+                retry = !self.settle(sets, pods).await;
+            }
+        }
+    }
+
+    /// Carries out what is to be done right now; false when something failed.
+    async fn settle(&self, sets: &BTreeMap<Gateway, SetView>, pods: &BTreeMap<Role, PodView>) -> bool {
+        let mut world = World { sets: sets.clone(), pods: pods.clone(), lives: BTreeMap::new() };
+        world.lives = Role::ALL.into_iter().filter_map(|role| Some((role, self.life(role)?))).collect();
+        let all = Role::ALL.into_iter().map(|role| self.settle_one(&world, role));
+        join_all(all).await.into_iter().all(|done| done)
+    }
+
+    async fn settle_one(&self, world: &World, role: Role) -> bool {
+        for step in plan(world, role) {
+            tracing::debug!(cluster = %self.fabric.cluster(), pod = role.short(), ?step, "kubelet");
+            if let Err(error) = self.carry_out(world, role, step).await {
+                let error = format!("{error:#}");
+                tracing::warn!(cluster = %self.fabric.cluster(), pod = role.short(), error, "trying again");
+                return false;
+            }
+        }
+        true
+    }
+
+    fn life(&self, role: Role) -> Option<Life> {
+        let pod = self.running.get(role)?;
+        Some(Life { uid: pod.uid.clone(), boot: pod.boot.clone(), started: pod.started.clone() })
+    }
+
+    async fn carry_out(&self, world: &World, role: Role, step: Step) -> anyhow::Result<()> {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), role.namespace());
+        match step {
+            Step::Stop => self.stop(role).await,
+            Step::Release { uid } => delete(&pods, role, uid, Some(0)).await,
+            Step::Delete { uid } => delete(&pods, role, uid, None).await,
+            Step::Create => self.create(&pods, world, role).await,
+            Step::Start { uid, boot } => {
+                self.start(role, uid, boot).await?;
+                self.tell(&pods, world, role).await
+            }
+            Step::Tell => self.tell(&pods, world, role).await,
+            Step::TellSet(status) => self.tell_set(role, status).await,
+        }
+    }
+
+    async fn stop(&self, role: Role) -> anyhow::Result<()> {
+        let Some(pod) = self.running.remove(role) else { return Ok(()) };
+        let cut = self.fabric.unplug(&pod.net).await;
+        pod.end();
+        // A half-cut pod is not tried again: its namespace goes with its last user anyway.
+        if let Err(error) = cut {
+            tracing::warn!(cluster = %self.fabric.cluster(), pod = role.short(), %error, "unplugging");
+        }
+        Ok(())
+    }
+
+    async fn start(&self, role: Role, uid: String, boot: Option<String>) -> anyhow::Result<()> {
+        let net = self.fabric.plug(role).await?;
+        let echo = match role {
+            Role::Server => Some(Echo::start(&net.namespace, self.fabric.cluster().server_global()).await?),
+            Role::Client | Role::Gateway(_) => None,
+        };
+        let started = pod_status::now();
+        let mark = format!("{uid}-{}", boot.as_deref().unwrap_or("first"));
+        let ended = CancellationToken::new();
+        self.running.insert(RunningPod { uid, boot, started, mark, net, echo, ended });
+        Ok(())
+    }
+
+    async fn create(&self, pods: &Api<Pod>, world: &World, role: Role) -> anyhow::Result<()> {
+        let set = match role {
+            Role::Gateway(gateway) => world.sets.get(&gateway),
+            Role::Client | Role::Server => None,
+        };
+        let pod = serde_json::from_value(kubeovn::pod(self.fabric.cluster(), role, set))?;
+        match pods.create(&PostParams::default(), &pod).await {
+            // Made by an earlier step whose event is still on its way.
+            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+            made => made.map(drop).context("creating the pod"),
+        }
+    }
+
+    async fn tell(&self, pods: &Api<Pod>, world: &World, role: Role) -> anyhow::Result<()> {
+        let Some(running) = self.running.get(role) else { return Ok(()) };
+        let restarts = match world.pods.get(&role) {
+            Some(pod) if pod.told.is_some() => pod.restarts + 1,
+            _ => 0,
+        };
+        let patch = Patch::Merge(json!({
+            "metadata": {"uid": running.uid}, "status": pod_status::running(&running, restarts),
+        }));
+        match pods.patch_status(&role.pod(), &PatchParams::default(), &patch).await {
+            // Replaced or deleted meanwhile: its event brings us back.
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+            told => told.map(drop).context("writing the pod's status"),
+        }
+    }
+
+    async fn tell_set(&self, role: Role, status: SetStatus) -> anyhow::Result<()> {
+        let Role::Gateway(gateway) = role else { return Ok(()) };
+        let sets = Api::<StatefulSet>::namespaced(self.client.clone(), SYSTEM);
+        let patch = Patch::Merge(json!({"status": {
+            "observedGeneration": status.observed_generation,
+            "replicas": status.replicas,
+            "currentReplicas": status.replicas,
+            "updatedReplicas": status.replicas,
+            "readyReplicas": status.ready,
+            "availableReplicas": status.ready,
+        }}));
+        match sets.patch_status(&gateway.workload(), &PatchParams::default(), &patch).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            told => told.map(drop).context("writing the StatefulSet's status"),
+        }
+    }
+}
+
+async fn delete(pods: &Api<Pod>, role: Role, uid: String, grace: Option<u32>) -> anyhow::Result<()> {
+    let preconditions = Some(Preconditions { uid: Some(uid), resource_version: None });
+    let how = DeleteParams { grace_period_seconds: grace, preconditions, ..DeleteParams::default() };
+    match pods.delete(&role.pod(), &how).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        gone => gone.map(drop).context("deleting the pod"),
+    }
+}
+
+/// Takes one watch event in. A watch repairs itself; only its end is an error.
+fn note<T, K: Ord, V>(
+    event: Result<Option<Event<T>>, watcher::Error>,
+    listed: &mut Listed<K, V>,
+    view: impl Fn(&T) -> Option<(K, V)>,
+) -> anyhow::Result<()> {
+    match event {
+        Ok(Some(event)) => listed.take(event, view),
+        Ok(None) => anyhow::bail!("a watch of the kubelet ended"),
+        Err(error) => tracing::warn!(%error, "a watch of the kubelet"),
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Tunnels the sandbox applies: its own, or a manifest and its mirror image.
+//!
+//! A manifest is written for cluster1. What the peer needs is the same tunnel seen from the other
+//! side: local and remote exchanged, and the other address of the pair on the interface.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+
+use anyhow::Context;
+use ipnet::IpNet;
+use serde_json::{Value, json};
+
+use super::addresses::{Cluster, Gateway, WORKLOADS};
+
+/// An object and the number (from 0) of the cluster it is for.
+pub(super) type Placed = (usize, Value);
+
+/// The sandbox's own tunnel between the first gateways of the first two clusters.
+pub(super) fn demo(clusters: &[Cluster]) -> Vec<Placed> {
+    let gateway = Gateway::Gw1.name();
+    let end = |peer: &Cluster, address: &str| {
+        json!({
+            "apiVersion": "kubeovn.ustc.io/v1", "kind": "VpcNatTunnel",
+            "metadata": {"name": "demo", "namespace": WORKLOADS},
+            "spec": {
+                "type": "vxlan", "clusterId": peer.id(), "gatewayName": gateway,
+                "natGwDp": gateway, "interfaceAddr": address,
+            },
+        })
+    };
+    vec![(0, end(&clusters[1], "10.100.0.1/24")), (1, end(&clusters[0], "10.100.0.2/24"))]
+}
+
+/// A manifest's objects for cluster1, and their mirror images for the clusters they name.
+pub(super) fn from_file(file: &Path, clusters: &[Cluster]) -> anyhow::Result<Vec<Placed>> {
+    let what = || format!("cannot read the manifest {}", file.display());
+    let text = std::fs::read_to_string(file).with_context(what)?;
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).with_context(what)?;
+    let objects = documents.into_iter().filter(|document| !document.is_null());
+    Ok(objects.flat_map(|object| both_ends(object, clusters)).collect())
+}
+
+/// The cluster at the far end of the placed tunnels, for the proof.
+pub(super) fn far_end(placed: &[Placed]) -> usize {
+    let tunnel = placed.iter().find(|(at, object)| *at != 0 && is_tunnel(object));
+    tunnel.map_or(1, |(at, _)| *at)
+}
+
+fn is_tunnel(object: &Value) -> bool {
+    object["kind"] == "VpcNatTunnel"
+}
+
+fn both_ends(object: Value, clusters: &[Cluster]) -> Vec<Placed> {
+    let peer = ["clusterId", "remoteCluster"].iter().find_map(|key| object["spec"][key].as_str());
+    let at = clusters.iter().position(|cluster| Some(cluster.id().as_str()) == peer).filter(|at| *at > 0);
+    let image = if is_tunnel(&object) { mirror(&object, clusters[0]) } else { object.clone() };
+    vec![(0, object), (at.unwrap_or(1), image)]
+}
+
+/// The same tunnel as its peer must declare it.
+fn mirror(tunnel: &Value, from: Cluster) -> Value {
+    let mut image = tunnel.clone();
+    let Some(spec) = image["spec"].as_object_mut() else { return image };
+    for peer in ["clusterId", "remoteCluster"] {
+        if let Some(id) = spec.get_mut(peer) {
+            *id = json!(from.id());
+        }
+    }
+    for (one, other) in [("gatewayName", "natGwDp"), ("remoteVpc", "localVpc")] {
+        let exchanged = (spec.remove(one), spec.remove(other));
+        spec.extend(exchanged.0.map(|value| (other.to_owned(), value)));
+        spec.extend(exchanged.1.map(|value| (one.to_owned(), value)));
+    }
+    let address = spec.get("interfaceAddr").and_then(Value::as_str).and_then(other_end);
+    spec.extend(address.map(|address| ("interfaceAddr".to_owned(), json!(address))));
+    image
+}
+
+/// Addresses of a link come in pairs, .1 and .2, .3 and .4, …
+fn other_end(address: &str) -> Option<String> {
+    let IpNet::V4(net) = address.parse().ok()? else { return None };
+    let bits = net.addr().to_bits();
+    let other = if bits % 2 == 1 { bits.checked_add(1)? } else { bits.checked_sub(1)? };
+    IpNet::new(IpAddr::V4(Ipv4Addr::from_bits(other)), net.prefix_len()).ok().map(|net| net.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tunnel(spec: Value) -> Value {
+        json!({"kind": "VpcNatTunnel", "metadata": {"name": "t", "namespace": "ns1"}, "spec": spec})
+    }
+
+    #[test]
+    fn a_tunnel_by_gateway_is_seen_from_the_other_side() {
+        let object = tunnel(json!({
+            "clusterId": "cluster3", "gatewayName": "gw1", "natGwDp": "gw2", "interfaceAddr": "10.100.0.1/24",
+        }));
+        let placed = both_ends(object.clone(), &Cluster::first(3));
+        assert_eq!(placed[0], (0, object));
+        assert_eq!(placed[1].0, 2);
+        assert_eq!(
+            placed[1].1["spec"],
+            json!({
+                "clusterId": "cluster1", "gatewayName": "gw2", "natGwDp": "gw1", "interfaceAddr": "10.100.0.2/24",
+            })
+        );
+        assert_eq!(far_end(&placed), 2);
+    }
+
+    #[test]
+    fn a_tunnel_by_vpc_is_seen_from_the_other_side() {
+        let object = tunnel(json!({
+            "remoteCluster": "cluster2", "remoteVpc": "b", "localVpc": "a", "interfaceAddr": "10.9.0.2/30",
+        }));
+        let placed = both_ends(object, &Cluster::first(2));
+        assert_eq!(
+            placed[1].1["spec"],
+            json!({
+                "remoteCluster": "cluster1", "remoteVpc": "a", "localVpc": "b", "interfaceAddr": "10.9.0.1/30",
+            })
+        );
+    }
+
+    #[test]
+    fn anything_else_goes_to_both_clusters_as_it_is() {
+        let object = json!({"kind": "ConfigMap", "metadata": {"name": "x"}});
+        let placed = both_ends(object.clone(), &Cluster::first(2));
+        assert_eq!(placed, [(0, object.clone()), (1, object)]);
+    }
+
+    #[test]
+    fn a_file_may_hold_several_documents() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let file = folder.path().join("m.yaml");
+        std::fs::write(&file, "---\nkind: A\n---\nkind: B\n").expect("written");
+        let placed = from_file(&file, &Cluster::first(2)).expect("two documents");
+        assert_eq!(placed.len(), 4);
+        assert_eq!(placed[2].1["kind"], "B");
+    }
+}

@@ -1,0 +1,211 @@
+//! What the StatefulSet controller and the kubelet should do next, as values.
+//!
+//! Objects seen and pods running go in, steps come out; nothing here waits or remembers. The same
+//! steps come out whether a change was seen as it happened or found on a fresh list.
+
+use std::collections::BTreeMap;
+
+use super::addresses::{Gateway, Role};
+
+/// A gateway's StatefulSet as far as it matters here.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct SetView {
+    pub(super) uid: String,
+    /// Whether its one pod should exist. Every further replica would need an address of its own.
+    pub(super) wanted: bool,
+    pub(super) generation: i64,
+    pub(super) status: SetStatus,
+    /// Labels and annotations its pods get.
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+/// The numbers in a StatefulSet's status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SetStatus {
+    pub(super) observed_generation: i64,
+    pub(super) replicas: i32,
+    pub(super) ready: i32,
+}
+
+/// A pod object as far as it matters here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct PodView {
+    pub(super) uid: String,
+    pub(super) deleting: bool,
+    /// See [`super::running::RunningPod::boot`].
+    pub(super) boot: Option<String>,
+    /// Start time of the life that its status tells of.
+    pub(super) told: Option<String>,
+    /// How often its status says it was restarted.
+    pub(super) restarts: i32,
+}
+
+/// A pod that runs, whatever its object says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Life {
+    pub(super) uid: String,
+    pub(super) boot: Option<String>,
+    pub(super) started: String,
+}
+
+/// Everything a decision is made from.
+#[derive(Clone, Debug, Default)]
+pub(super) struct World {
+    pub(super) sets: BTreeMap<Gateway, SetView>,
+    pub(super) pods: BTreeMap<Role, PodView>,
+    pub(super) lives: BTreeMap<Role, Life>,
+}
+
+/// One thing to do about a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// End its processes and cut its cables.
+    Stop,
+    /// It has stopped: let its object go.
+    Release { uid: String },
+    /// Its set does not want it any more.
+    Delete { uid: String },
+    /// Make its object.
+    Create,
+    /// Run it for this object.
+    Start { uid: String, boot: Option<String> },
+    /// Say in its status that it runs.
+    Tell,
+    /// Bring its set's status up to date.
+    TellSet(SetStatus),
+}
+
+/// The steps for one pod, to be done in order. Pods do not wait for each other.
+pub(super) fn plan(world: &World, role: Role) -> Vec<Step> {
+    let pod = world.pods.get(&role);
+    let life = world.lives.get(&role);
+    let alive = pod.filter(|pod| !pod.deleting);
+    let fits = |pod: &PodView, life: &Life| pod.uid == life.uid && pod.boot == life.boot;
+    let current = alive.zip(life).filter(|(pod, life)| fits(pod, life));
+    let mut steps = Vec::new();
+    if life.is_some() && current.is_none() {
+        steps.push(Step::Stop);
+    }
+    match (pod, wanted(world, role)) {
+        (Some(pod), _) if pod.deleting => steps.push(Step::Release { uid: pod.uid.clone() }),
+        (Some(pod), false) => steps.push(Step::Delete { uid: pod.uid.clone() }),
+        (Some(pod), true) if current.is_none() => {
+            steps.push(Step::Start { uid: pod.uid.clone(), boot: pod.boot.clone() });
+        }
+        (None, true) => steps.push(Step::Create),
+        (Some(_), true) | (None, false) => {}
+    }
+    let told = |(pod, life): (&PodView, &Life)| pod.told.as_ref() == Some(&life.started);
+    if current.is_some_and(|pair| !told(pair)) {
+        steps.push(Step::Tell);
+    }
+    if let Role::Gateway(gateway) = role
+        && let Some(set) = world.sets.get(&gateway)
+    {
+        let status = SetStatus {
+            observed_generation: set.generation,
+            replicas: i32::from(pod.is_some()),
+            ready: i32::from(current.is_some_and(told)),
+        };
+        if status != set.status {
+            steps.push(Step::TellSet(status));
+        }
+    }
+    steps
+}
+
+/// Workload pods are kept alive for as long as the sandbox runs.
+fn wanted(world: &World, role: Role) -> bool {
+    match role {
+        Role::Gateway(gateway) => world.sets.get(&gateway).is_some_and(|set| set.wanted),
+        Role::Client | Role::Server => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GW: Role = Role::Gateway(Gateway::Gw1);
+
+    fn set(wanted: bool, replicas: i32, ready: i32) -> SetView {
+        let status = SetStatus { observed_generation: 1, replicas, ready };
+        SetView { uid: "set".into(), wanted, generation: 1, status, ..SetView::default() }
+    }
+
+    fn pod(uid: &str, told: Option<&str>) -> PodView {
+        PodView { uid: uid.into(), told: told.map(Into::into), ..PodView::default() }
+    }
+
+    fn life(uid: &str) -> Life {
+        Life { uid: uid.into(), boot: None, started: format!("start of {uid}") }
+    }
+
+    fn world(set: SetView, pod: Option<PodView>, life: Option<Life>) -> World {
+        let mut world = World::default();
+        world.sets.insert(Gateway::Gw1, set);
+        world.pods.extend(pod.map(|pod| (GW, pod)));
+        world.lives.extend(life.map(|life| (GW, life)));
+        world
+    }
+
+    fn start(uid: &str) -> Step {
+        Step::Start { uid: uid.into(), boot: None }
+    }
+
+    fn count(replicas: i32, ready: i32) -> Step {
+        Step::TellSet(SetStatus { observed_generation: 1, replicas, ready })
+    }
+
+    #[test]
+    fn a_pod_that_runs_and_is_told_needs_nothing() {
+        let told = pod("a", Some("start of a"));
+        assert_eq!(plan(&world(set(true, 1, 1), Some(told), Some(life("a"))), GW), []);
+    }
+
+    #[test]
+    fn a_new_set_gets_a_pod_then_a_namespace_then_a_status() {
+        assert_eq!(plan(&world(set(true, 0, 0), None, None), GW), [Step::Create]);
+        let created = Some(pod("a", None));
+        assert_eq!(plan(&world(set(true, 0, 0), created.clone(), None), GW), [start("a"), count(1, 0)]);
+        assert_eq!(plan(&world(set(true, 1, 0), created, Some(life("a"))), GW), [Step::Tell]);
+        let told = Some(pod("a", Some("start of a")));
+        assert_eq!(plan(&world(set(true, 1, 0), told, Some(life("a"))), GW), [count(1, 1)]);
+    }
+
+    #[test]
+    fn a_set_scaled_to_zero_loses_its_pod_and_then_says_so() {
+        let told = Some(pod("a", Some("start of a")));
+        let delete = Step::Delete { uid: "a".into() };
+        assert_eq!(plan(&world(set(false, 1, 1), told, Some(life("a"))), GW), [delete]);
+        assert_eq!(plan(&world(set(false, 1, 1), None, Some(life("a"))), GW), [Step::Stop, count(0, 0)]);
+    }
+
+    #[test]
+    fn a_pod_replaced_behind_our_back_is_stopped_and_started_anew() {
+        let steps = plan(&world(set(true, 1, 1), Some(pod("b", None)), Some(life("a"))), GW);
+        assert_eq!(steps, [Step::Stop, start("b"), count(1, 0)]);
+    }
+
+    #[test]
+    fn a_terminating_pod_is_stopped_before_its_object_is_let_go() {
+        let dying = PodView { deleting: true, ..pod("a", Some("start of a")) };
+        let steps = plan(&world(set(true, 1, 1), Some(dying), Some(life("a"))), GW);
+        assert_eq!(steps, [Step::Stop, Step::Release { uid: "a".into() }, count(1, 0)]);
+    }
+
+    #[test]
+    fn a_reboot_keeps_the_object_and_loses_the_life() {
+        let rebooted = PodView { boot: Some("1".into()), ..pod("a", Some("start of a")) };
+        let steps = plan(&world(set(true, 1, 1), Some(rebooted), Some(life("a"))), GW);
+        let again = Step::Start { uid: "a".into(), boot: Some("1".into()) };
+        assert_eq!(steps, [Step::Stop, again, count(1, 0)]);
+    }
+
+    #[test]
+    fn workloads_are_always_wanted_and_a_gateway_without_set_is_not() {
+        assert_eq!(plan(&World::default(), Role::Client), [Step::Create]);
+        assert_eq!(plan(&World::default(), GW), []);
+    }
+}
