@@ -50,7 +50,7 @@ fn carries(pid: i32, mark: &[u8]) -> bool {
 /// Watches over this process; see the module's documentation.
 #[derive(Debug)]
 pub(super) struct Guardian {
-    _child: Child,
+    child: Child,
     /// Closed by the kernel when this process ends, however it ends.
     _pipe: Option<ChildStdin>,
 }
@@ -77,7 +77,12 @@ impl Guardian {
         command.process_group(0);
         let mut child = command.spawn()?;
         let pipe = child.stdin.take();
-        Ok(Guardian { _child: child, _pipe: pipe })
+        Ok(Guardian { child, _pipe: pipe })
+    }
+
+    /// Sends the guardian home: everything was cleaned up already.
+    pub(super) async fn dismiss(mut self) {
+        let _ = self.child.kill().await;
     }
 }
 

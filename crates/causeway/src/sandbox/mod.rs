@@ -1,10 +1,27 @@
-//! Two clusters on one machine.
+//! `causeway sandbox`: two clusters (or more) on one machine, joined by the real controllers.
+//!
+//! ```text
+//!  API servers (cluster1, cluster2, …, broker), in this process, on loopback
+//!     ▲ objects                 ▲ watch                          ▲ kubeconfig
+//!  kubeovn, submariner       kubelet, vpc ──▶ namespaces      `causeway controller`, one child
+//!  (what a cluster holds)    (what a cluster does)  ▲            per cluster; knows of no sandbox
+//!                                  exec ────────────┘
+//! ```
+//!
+//! [`addresses`] says who lives where, [`topology`] lays the cables, [`site`] is one cluster,
+//! [`up`] is the order in which things start and end, [`proof`] sends the packets.
+//!
+//! Invariant: everything that exists outside this process's memory ends with it. Namespaces are
+//! unnamed and held by descriptors, processes carry a mark by which they are found, files are in
+//! one folder.
 
 mod addresses;
 mod apply;
+mod controllers;
 mod echo;
 mod exec;
 mod faults;
+mod folder;
 mod kubelet;
 mod kubeovn;
 mod marks;
@@ -12,16 +29,164 @@ mod nat;
 mod netns;
 mod pod_status;
 mod preflight;
+mod progress;
 mod proof;
 mod pty;
+mod report;
 mod running;
+mod site;
+mod start_time;
 mod submariner;
 mod tools;
 mod topology;
 mod tunnel;
+mod up;
 mod views;
 mod vpc;
 mod workloads;
 
 #[cfg(test)]
 mod topology_tests;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+pub(crate) use nat::Choice;
+pub(crate) use preflight::{EXIT_CODE, NotReady};
+
+use folder::Folder;
+use marks::Guardian;
+use progress::Progress;
+use report::Report;
+use up::Sandbox;
+
+/// Run two clusters on this machine and join their VPCs.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How many clusters to run.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=9))]
+    pub(crate) clusters: u8,
+    /// Make no tunnel: only the clusters and their controllers.
+    #[arg(long)]
+    pub(crate) bare: bool,
+    /// Apply this manifest to cluster1 and its mirror image to the peer, in place of the own tunnel.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) apply: Option<PathBuf>,
+    /// Prove that packets cross, then exit: 0 if they did, 1 if not.
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// How to report what is up.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Output,
+    /// Folder for kubeconfigs and logs; without it a temporary one that vanishes at the end.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// The iptables that holds the gateways' own chains.
+    #[arg(long, value_name = "VARIANT", default_value = "auto")]
+    pub(crate) iptables: Choice,
+    /// Seconds to wait for the first packet before reporting that none came.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) timeout: u64,
+}
+
+/// How to report what is up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// Tables and a sentence.
+    Text,
+    /// One JSON document on stdout.
+    Json,
+}
+
+/// Checks that the sandbox can run here and gets the privileges it needs.
+///
+/// Must be called before any thread starts, so before the async runtime; see
+/// [`preflight`](self::preflight). On an error exit with [`EXIT_CODE`].
+pub(crate) fn prepare(_args: &Args) -> Result<(), NotReady> {
+    preflight::check()
+}
+
+/// Runs the sandbox until it is interrupted, or with `--once` until the proof.
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    // Already installed is as good: there is only one provider in this program.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut stop = Stop::listen()?;
+    let progress = Progress::new();
+    let folder = Folder::open(args.dir.as_deref())?;
+    let name = format!("{}-{}", std::process::id(), start_time::since_process_start().as_nanos());
+    let guardian = Guardian::start(&name, folder.temporary()).context("cannot start the guardian")?;
+    let mut sandbox = Sandbox::new(name, progress.clone());
+    let code = tokio::select! {
+        code = live(&args, &folder, &mut sandbox) => code,
+        () = stop.asked() => Ok(ExitCode::from(130)),
+    };
+    let code = match code {
+        Ok(code) if !args.once && sandbox.is_up() => sandbox.last(&mut stop, code).await,
+        ended => ended,
+    };
+    progress.stage("taking everything down");
+    tokio::select! {
+        () = sandbox.end() => {}
+        () = stop.asked() => {}
+    }
+    progress.finish();
+    drop(folder);
+    guardian.dismiss().await;
+    code
+}
+
+/// Builds, proves and reports.
+async fn live(args: &Args, folder: &Folder, sandbox: &mut Sandbox) -> anyhow::Result<ExitCode> {
+    sandbox.build(args, folder).await?;
+    let report = sandbox.prove(Duration::from_secs(args.timeout), folder).await?;
+    sandbox.progress.finish();
+    show(&report, args.output)?;
+    if report.ready {
+        folder.mark_ready()?;
+    }
+    if !args.once {
+        sandbox.progress.note("running until Ctrl-C");
+    }
+    Ok(if report.ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn show(report: &Report, output: Output) -> anyhow::Result<()> {
+    let text = match output {
+        Output::Text => report.text(),
+        Output::Json => serde_json::to_string_pretty(report)? + "\n",
+    };
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("cannot write the report")
+}
+
+/// The signals that ask to end.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Stop {
+    fn listen() -> anyhow::Result<Stop> {
+        Ok(Stop {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.hang_up.recv() => {}
+        }
+    }
+}

@@ -18,7 +18,7 @@ pub(super) const LOCK: &str = "XTABLES_LOCKFILE";
 
 /// Which iptables the gateways should use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Choice {
+pub(crate) enum Choice {
     /// As kube-ovn chooses: legacy where it works, else nft.
     #[default]
     Auto,
@@ -50,14 +50,6 @@ impl Variant {
                 let works = scratch.output(look, "").await.is_ok_and(|o| o.status.success());
                 Ok(if works { Variant::Legacy } else { Variant::Nft })
             }
-        }
-    }
-
-    /// The command that lists and changes rules.
-    pub(super) fn command(self) -> &'static str {
-        match self {
-            Variant::Legacy => "iptables-legacy",
-            Variant::Nft => "iptables-nft",
         }
     }
 

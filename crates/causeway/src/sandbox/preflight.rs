@@ -14,7 +14,7 @@ use thiserror::Error;
 use super::tools;
 
 /// The process's exit code when something is missing.
-pub const EXIT_CODE: u8 = 3;
+pub(crate) const EXIT_CODE: u8 = 3;
 
 /// The kinds of link that the sandbox is made of.
 const LINKS: [&str; 3] = ["veth", "bridge", "vxlan"];
@@ -32,11 +32,11 @@ const CAP_SYS_ADMIN: u64 = 1 << 21;
 /// All that is missing on this machine.
 #[derive(Debug, Error)]
 #[error("the sandbox cannot run here:\n{}", .0.iter().map(|m| format!("  - {m}")).collect::<Vec<_>>().join("\n"))]
-pub struct NotReady(Vec<Missing>);
+pub(crate) struct NotReady(Vec<Missing>);
 
 /// One thing that is missing.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub enum Missing {
+pub(super) enum Missing {
     /// No privileges, and no way to get them in a user namespace.
     #[error(
         "no permission to make network namespaces ({0}): run as root, or let users have user namespaces \

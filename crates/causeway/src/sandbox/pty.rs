@@ -65,7 +65,7 @@ async fn show(mut terminal: Receiver, mut stdout: Box<dyn AsyncWrite + Send + Un
 
 async fn type_in(mut terminal: Sender, mut stdin: Box<dyn AsyncRead + Send + Unpin>) {
     let _ = tokio::io::copy(&mut stdin, &mut terminal).await;
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// `stty` sets the size, since the system call behind it has no safe wrapper among our
@@ -78,5 +78,5 @@ async fn follow_size(terminal: &Path, mut sizes: mpsc::Receiver<(u16, u16)>) {
         // A terminal of the wrong size is still a terminal.
         let _ = stty.stderr(Stdio::null()).status().await;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }

@@ -83,7 +83,7 @@ async fn connect(here: &Site, there: &Site, gateway: Gateway, address: &str, var
         .expect("tunnel");
     pod.namespace.sysctl(&[("ipv4/conf/demo/proxy_arp", "1")]).await.expect("proxy_arp");
     let egress = own.egress();
-    let mut iptables = tools::command(variant.command());
+    let mut iptables = tools::command(iptables_of(variant));
     iptables.env(LOCK, pod.lock());
     iptables.args(["-t", "nat", "-I", "POSTROUTING", "1", "-d", &far.to_string(), "-j", "SNAT"]);
     iptables.args(["--to-source", &format!("{}-{}", egress[0], egress[7])]);
@@ -152,6 +152,13 @@ async fn an_unplugged_pod_is_cut_off_and_its_place_is_free_again() {
     let new = a.fabric.plug(Role::Gateway(Gateway::Gw1)).await.expect("a new one");
     let links = new.namespace.checked(ip_links(), "").await.expect("links");
     assert!(links.contains("eth0") && links.contains("net1"), "{links}");
+}
+
+fn iptables_of(variant: Variant) -> &'static str {
+    match variant {
+        Variant::Legacy => "iptables-legacy",
+        Variant::Nft => "iptables-nft",
+    }
 }
 
 fn ip_links() -> Command {

@@ -1,0 +1,209 @@
+//! What is up, for people and for programs.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use comfy_table::Table;
+use comfy_table::presets::UTF8_BORDERS_ONLY;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::controllers::kubeconfig;
+use super::proof::Proof;
+use super::tools;
+
+/// All there is to say once the sandbox is up, or did not come up.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Report {
+    /// Everything asked for works.
+    pub(super) ready: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<String>,
+    /// From the process's start to the first packet that came back.
+    pub(super) first_packet_ms: Option<u64>,
+    /// From the process's start to this report.
+    pub(super) elapsed_ms: u64,
+    pub(super) folder: PathBuf,
+    pub(super) clusters: Vec<ClusterReport>,
+    pub(super) tunnels: Vec<TunnelReport>,
+    pub(super) proof: Option<Proof>,
+}
+
+/// One cluster.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ClusterReport {
+    pub(super) name: String,
+    pub(super) server: String,
+    pub(super) kubeconfig: PathBuf,
+    pub(super) globalnet: String,
+    pub(super) server_address: String,
+    pub(super) gateways: Vec<String>,
+}
+
+/// One end of a tunnel, from the object's status.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TunnelReport {
+    pub(super) cluster: String,
+    pub(super) name: String,
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) gateway: String,
+    pub(super) local: String,
+    pub(super) remote: String,
+    pub(super) ready: bool,
+    pub(super) message: String,
+}
+
+impl TunnelReport {
+    /// Reads a `VpcNatTunnel`.
+    pub(super) fn read(cluster: &str, object: &Value) -> TunnelReport {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+        let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
+        TunnelReport {
+            cluster: cluster.into(),
+            name: format!("{}/{}", text("/metadata/namespace"), text("/metadata/name")),
+            kind: text("/status/type").into(),
+            gateway: text("/status/localGw").into(),
+            local: text("/status/internalIp").into(),
+            remote: text("/status/remoteIp").into(),
+            ready: ready.is_some_and(|condition| condition["status"] == "True"),
+            message: ready.and_then(|c| c["message"].as_str()).unwrap_or("no condition yet").into(),
+        }
+    }
+}
+
+impl Report {
+    /// For a terminal.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        let mut clusters = table(&["CLUSTER", "API SERVER", "GLOBALNET", "SERVER", "GATEWAYS"]);
+        for cluster in &self.clusters {
+            clusters.add_row([
+                &cluster.name,
+                &cluster.server,
+                &cluster.globalnet,
+                &cluster.server_address,
+                &cluster.gateways.join(", "),
+            ]);
+        }
+        let _ = writeln!(text, "{clusters}");
+        if !self.tunnels.is_empty() {
+            let _ = writeln!(text, "{}", self.tunnel_table());
+        }
+        let _ = writeln!(text, "{}\n", self.verdict());
+        text + &self.what_next()
+    }
+
+    fn tunnel_table(&self) -> Table {
+        let mut tunnels = table(&["CLUSTER", "TUNNEL", "TYPE", "GATEWAY", "FROM", "TO", "READY"]);
+        for t in &self.tunnels {
+            let ready = if t.ready { "yes".to_owned() } else { format!("no: {}", t.message) };
+            tunnels.add_row([&t.cluster, &t.name, &t.kind, &t.gateway, &t.local, &t.remote, &ready]);
+        }
+        tunnels
+    }
+
+    /// One sentence: what was proved, or why it was not.
+    fn verdict(&self) -> String {
+        if let Some(reason) = &self.reason {
+            return format!("✘ not ready: {reason}");
+        }
+        let Some(proof) = &self.proof else {
+            return "✔ ready: the controllers have exchanged their gateways; no tunnel was asked for".into();
+        };
+        let (target, sent, received) = (proof.target, proof.sent, proof.received);
+        let sources: Vec<String> = proof.source_seen.iter().map(ToString::to_string).collect();
+        format!(
+            "{} client → {target}: {received} of {sent} echoes, {:.0} MiB there and back in {:.2} s, \
+             seen there as {}; first packet after {:.2} s",
+            if proof.holds() { '✔' } else { '✘' },
+            proof.bytes as f64 / 1_048_576.0,
+            proof.seconds,
+            sources.join(", "),
+            self.first_packet_ms.unwrap_or_default() as f64 / 1000.0,
+        )
+    }
+
+    fn what_next(&self) -> String {
+        let target = self.clusters.get(1).map(|c| c.server_address.as_str()).unwrap_or_default();
+        let config = kubeconfig(&self.folder, "cluster1");
+        let speak = if tools::exists("ping") {
+            format!("kubectl exec -n ns1 client -- ping -c 3 {target}")
+        } else {
+            format!(
+                "kubectl exec -n ns1 client -- bash -c 'exec 3<>/dev/tcp/{target}/7; echo hi >&3; head -1 <&3'"
+            )
+        };
+        format!(
+            "Kubeconfigs: {}/{{cluster1,cluster2,…,broker}}.kubeconfig. Try:\n  \
+             export KUBECONFIG={}\n  \
+             kubectl get vpcnattunnels,gatewayexips -A\n  \
+             {speak}\n  \
+             kubectl exec -n kube-system vpc-nat-gw-gw1-0 -- ip route\n",
+            self.folder.display(),
+            config.display(),
+        )
+    }
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY).set_header(header.to_vec());
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_tunnels_end_is_read_from_its_status() {
+        let object = json!({
+            "metadata": {"namespace": "ns1", "name": "demo"},
+            "status": {
+                "type": "vxlan", "localGw": "gw1", "internalIp": "172.50.16.11", "remoteIp": "172.50.16.21",
+                "conditions": [{"type": "Ready", "status": "True", "message": "up"}],
+            },
+        });
+        let report = TunnelReport::read("cluster1", &object);
+        assert!(report.ready);
+        assert_eq!((report.name.as_str(), report.remote.as_str()), ("ns1/demo", "172.50.16.21"));
+        let fresh = TunnelReport::read("cluster1", &json!({"metadata": {"name": "demo"}}));
+        assert!(!fresh.ready);
+        assert_eq!(fresh.message, "no condition yet");
+    }
+
+    #[test]
+    fn programs_find_the_agreed_names() {
+        let report = Report {
+            ready: true,
+            reason: None,
+            first_packet_ms: Some(900),
+            elapsed_ms: 1000,
+            folder: "/tmp/x".into(),
+            clusters: vec![],
+            tunnels: vec![TunnelReport::default()],
+            proof: Some(Proof {
+                target: [242, 1, 1, 20].into(),
+                sent: 1,
+                received: 1,
+                bytes: 2,
+                seconds: 0.5,
+                source_seen: vec![[242, 0, 0, 3].into()],
+                egress: vec![],
+            }),
+        };
+        let json = serde_json::to_value(&report).expect("serializable");
+        assert_eq!(json["ready"], true);
+        assert_eq!(json["firstPacketMs"], 900);
+        assert_eq!(json["tunnels"].as_array().map(Vec::len), Some(1));
+        assert_eq!(json["proof"]["sourceSeen"][0], "242.0.0.3");
+        assert!(json["proof"]["seconds"].is_number());
+    }
+}

@@ -1,0 +1,282 @@
+//! The order in which the sandbox comes up, and goes.
+//!
+//! API servers, underlay and routers start at once; the clusters are then filled side by side,
+//! tunnels included, and the controllers start on what is there. Nothing waits for a pod: all
+//! parts work from present state, in whatever order the rest arrives.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use futures::future::{join_all, try_join_all};
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::core::GroupVersionKind;
+use serde_json::Value;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::addresses::{Cluster, Gateway, Role, SYSTEM};
+use super::controllers::Controller;
+use super::folder::Folder;
+use super::marks::{self, kill_marked};
+use super::nat::Variant;
+use super::progress::Progress;
+use super::proof::{Caller, Proof};
+use super::report::{Report, TunnelReport};
+use super::site::{Broker, Site, Tasks};
+use super::start_time::since_process_start;
+use super::submariner;
+use super::topology::{Fabric, Underlay};
+use super::tunnel;
+use super::{Args, Stop, apply};
+
+const POLL: Duration = Duration::from_millis(25);
+/// How long a tunnel may say it is not ready after packets have crossed it.
+const STATUS_LAG: Duration = Duration::from_secs(5);
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Everything that runs.
+pub(super) struct Sandbox {
+    pub(super) progress: Progress,
+    name: String,
+    sites: Vec<Site>,
+    broker: Option<Broker>,
+    tasks: Tasks,
+    controllers: Tasks,
+    stop: CancellationToken,
+    /// Index of the cluster to call from cluster1, when there is a tunnel.
+    far: Option<usize>,
+}
+
+impl Sandbox {
+    pub(super) fn new(name: String, progress: Progress) -> Sandbox {
+        Sandbox {
+            progress,
+            name,
+            sites: Vec::new(),
+            broker: None,
+            tasks: JoinSet::new(),
+            controllers: JoinSet::new(),
+            stop: CancellationToken::new(),
+            far: None,
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        !self.sites.is_empty()
+    }
+
+    /// Starts everything; what it does then is its own business.
+    pub(super) async fn build(&mut self, args: &Args, folder: &Folder) -> anyhow::Result<()> {
+        let clusters = Cluster::first(args.clusters);
+        let placed = match &args.apply {
+            Some(file) => tunnel::from_file(file, &clusters)?,
+            None if args.bare => Vec::new(),
+            None => tunnel::demo(&clusters),
+        };
+        self.far = (!placed.is_empty()).then(|| tunnel::far_end(&placed));
+        self.progress.stage("starting API servers, underlay and VPC routers");
+        let path = folder.path();
+        let sites = try_join_all(clusters.iter().map(|c| Site::start(*c, &self.name, path)));
+        let (broker, sites, fabrics) =
+            tokio::try_join!(Broker::start(path), sites, fabrics(args, &clusters, folder))?;
+        self.progress.done(&format!("{} API servers and {} routers", sites.len() + 1, fabrics.len()));
+        self.progress.stage("filling the clusters");
+        for (site, fabric) in sites.iter().zip(fabrics) {
+            site.play(Arc::new(fabric), &mut self.tasks);
+        }
+        let access = broker.access();
+        try_join_all(sites.iter().map(|site| site.populate(&clusters, &access))).await?;
+        for (at, object) in placed {
+            place(&sites[at], object).await?;
+        }
+        self.progress.done("kube-ovn's and Submariner's objects, and the tunnel if there is one");
+        (self.sites, self.broker) = (sites, Some(broker));
+        self.start_controllers(folder)
+    }
+
+    fn start_controllers(&mut self, folder: &Folder) -> anyhow::Result<()> {
+        let program = std::env::current_exe().context("cannot tell which program this is")?;
+        for site in &self.sites {
+            let controller = Controller {
+                cluster: site.cluster,
+                program: program.clone(),
+                folder: folder.path().to_owned(),
+                sandbox: self.name.clone(),
+            };
+            self.controllers.spawn(controller.supervise(self.stop.clone(), self.progress.clone()));
+        }
+        Ok(())
+    }
+
+    /// Waits for what was asked for, at most `patience`, and says what came of it.
+    pub(super) async fn prove(&mut self, patience: Duration, folder: &Folder) -> anyhow::Result<Report> {
+        let mut report = Report {
+            ready: false,
+            reason: None,
+            first_packet_ms: None,
+            elapsed_ms: 0,
+            folder: folder.path().to_owned(),
+            clusters: self.sites.iter().map(|site| site.report(folder.path())).collect(),
+            tunnels: Vec::new(),
+            proof: None,
+        };
+        let (sites, far) = (&self.sites, self.far);
+        let work = async {
+            match far {
+                Some(far) => talk(sites, far, &self.progress, &mut report).await,
+                None => {
+                    self.progress.stage("waiting for the controllers to exchange their gateways");
+                    exchanged(sites).await
+                }
+            }
+        };
+        let outcome = tokio::select! {
+            done = timeout(patience, work) => match done {
+                Ok(done) => done,
+                Err(_) if far.is_some() => Err(anyhow::anyhow!("no packet came back within {patience:?}")),
+                Err(_) => Err(anyhow::anyhow!("the gateways were not exchanged within {patience:?}")),
+            },
+            error = broken(&mut self.tasks) => return Err(error),
+            error = broken(&mut self.controllers) => return Err(error),
+        };
+        report.tunnels = self.tunnels(outcome.is_ok()).await;
+        report.reason = outcome.err().map(|error| format!("{error:#}"));
+        if report.reason.is_none() && report.proof.as_ref().is_some_and(|proof| !proof.holds()) {
+            report.reason = Some("packets crossed, but not all of them or not as they should".into());
+        }
+        report.ready = report.reason.is_none();
+        report.elapsed_ms = millis(since_process_start());
+        Ok(report)
+    }
+
+    /// Every tunnel of every cluster. After a proof their status is given a moment to follow.
+    async fn tunnels(&self, proved: bool) -> Vec<TunnelReport> {
+        let deadline = Instant::now() + if proved { STATUS_LAG } else { Duration::ZERO };
+        loop {
+            let lists = join_all(self.sites.iter().map(tunnels_of)).await;
+            let tunnels: Vec<TunnelReport> = lists.into_iter().flatten().collect();
+            if tunnels.iter().all(|tunnel| tunnel.ready) || Instant::now() >= deadline {
+                return tunnels;
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    /// Stays up until asked to stop, or until a part that must not end does.
+    pub(super) async fn last(&mut self, stop: &mut Stop, code: ExitCode) -> anyhow::Result<ExitCode> {
+        tokio::select! {
+            () = stop.asked() => Ok(code),
+            error = broken(&mut self.tasks) => Err(error),
+            error = broken(&mut self.controllers) => Err(error),
+        }
+    }
+
+    /// Takes everything down: controllers first, while their API servers still answer.
+    pub(super) async fn end(&mut self) {
+        self.stop.cancel();
+        let _ = timeout(FAREWELL, async { while self.controllers.join_next().await.is_some() {} }).await;
+        self.controllers.shutdown().await;
+        self.tasks.shutdown().await;
+        for site in &self.sites {
+            for pod in Role::ALL.into_iter().filter_map(|role| site.running.remove(role)) {
+                pod.ended.cancel();
+            }
+        }
+        kill_marked(marks::SANDBOX, &self.name);
+        let members = join_all(self.sites.drain(..).map(Site::shutdown));
+        let broker = async {
+            if let Some(broker) = self.broker.take() {
+                broker.shutdown().await;
+            }
+        };
+        let _ = timeout(FAREWELL, async { tokio::join!(members, broker) }).await;
+    }
+}
+
+async fn fabrics(args: &Args, clusters: &[Cluster], folder: &Folder) -> anyhow::Result<Vec<Fabric>> {
+    let lock = folder.path().join("pods").join("xtables.lock");
+    let (variant, underlay) = tokio::try_join!(Variant::choose(args.iptables, &lock), Underlay::create())?;
+    let underlay = Arc::new(underlay);
+    let all = clusters
+        .iter()
+        .map(|cluster| Fabric::create(*cluster, underlay.clone(), variant, folder.pods(&cluster.id())));
+    Ok(try_join_all(all).await?)
+}
+
+/// Puts an object of a manifest into a cluster; its namespace comes with it.
+async fn place(site: &Site, object: Value) -> anyhow::Result<()> {
+    if let Some(namespace) = object.pointer("/metadata/namespace").and_then(Value::as_str) {
+        apply::one(&site.client, submariner::namespace(namespace)).await?;
+    }
+    apply::one(&site.client, object).await.map(drop).with_context(|| site.cluster.id())
+}
+
+/// Calls from cluster1's client until the far server answers, then proves it properly.
+async fn talk(sites: &[Site], far: usize, progress: &Progress, report: &mut Report) -> anyhow::Result<()> {
+    progress.stage("waiting for the pods");
+    let (near, far) = (&sites[0], &sites[far]);
+    let (client, server) =
+        tokio::join!(near.running.wait_for(Role::Client), far.running.wait_for(Role::Server));
+    progress.stage("waiting for the first packet through the tunnel");
+    let mut caller = Caller::new(&client.net.namespace, far.cluster.server_global()).await?;
+    caller.first_answer().await;
+    report.first_packet_ms = Some(millis(since_process_start()));
+    progress.done("the first packet came back");
+    progress.stage("counting echoes and moving bytes");
+    let seen = || server.echo.as_ref().map(super::echo::Echo::seen).unwrap_or_default();
+    let proof: Proof = caller.prove(near.cluster.egress(), seen).await?;
+    report.proof = Some(proof);
+    Ok(())
+}
+
+/// Waits until every cluster holds the record of every gateway.
+async fn exchanged(sites: &[Site]) -> anyhow::Result<()> {
+    let wanted: Vec<String> = sites
+        .iter()
+        .flat_map(|site| Gateway::ALL.map(|gateway| format!("{}-{}", gateway.name(), site.cluster)))
+        .collect();
+    for site in sites {
+        let records =
+            Api::<DynamicObject>::namespaced_with(site.client.clone(), SYSTEM, &ours("GatewayExIp"));
+        loop {
+            let held = records.list(&ListParams::default()).await?;
+            let holds =
+                |name: &String| held.items.iter().any(|item| item.metadata.name.as_ref() == Some(name));
+            if wanted.iter().all(holds) {
+                break;
+            }
+            sleep(POLL).await;
+        }
+    }
+    Ok(())
+}
+
+async fn tunnels_of(site: &Site) -> Vec<TunnelReport> {
+    let api = Api::<DynamicObject>::all_with(site.client.clone(), &ours("VpcNatTunnel"));
+    let list = api.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
+    let objects = list.iter().filter_map(|object| serde_json::to_value(object).ok());
+    objects.map(|object| TunnelReport::read(&site.cluster.id(), &object)).collect()
+}
+
+fn ours(kind: &str) -> ApiResource {
+    let gvk = GroupVersionKind::gvk("kubeovn.ustc.io", "v1", kind);
+    ApiResource::from_gvk_with_plural(&gvk, &format!("{}s", kind.to_lowercase()))
+}
+
+/// Waits for a task that must not end to do so, and says why.
+async fn broken(tasks: &mut Tasks) -> anyhow::Error {
+    match tasks.join_next().await {
+        Some(Ok(Ok(()))) => anyhow::anyhow!("a part of the sandbox ended"),
+        Some(Ok(Err(error))) => error,
+        Some(Err(error)) => anyhow::Error::new(error).context("a part of the sandbox ended"),
+        None => std::future::pending().await,
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
