@@ -155,7 +155,7 @@ fn find_peer(state: &State, peer: &Peer) -> Result<(Ipv4Addr, crate::names::Cidr
 fn running_pod<'a>(state: &'a State, name: &GatewayName) -> Result<&'a GatewayPod, Trouble> {
     let mut pods: Vec<&GatewayPod> = state.pods.values().filter(|pod| pod.gateway == *name).collect();
     pods.sort_by_key(|pod| (pod.phase != "Running", &pod.pod.key));
-    let known = state.workloads.values().any(|workload| workload.gateway == *name);
+    let known = state.workloads().any(|workload| workload.gateway == *name);
     let gateway = name.clone();
     let Some(pod) = pods.into_iter().next() else {
         let why = "it has no pod; is its workload scaled to 0?".into();
@@ -202,7 +202,7 @@ pub(super) fn locate<'a>(state: &'a State, name: &GatewayName) -> Result<Located
 fn vpc_of<'a>(state: &'a State, name: &GatewayName, pod: &'a GatewayPod) -> Option<&'a str> {
     let declared = state.vpc_gateways.get(name.as_str()).and_then(|gateway| gateway.vpc.as_deref());
     let by_subnet = || {
-        let workload = state.workloads.values().find(|workload| workload.gateway == *name)?;
+        let workload = state.workloads().find(|workload| workload.gateway == *name)?;
         state.subnets.get(workload.subnet.as_ref()?)?.vpc.as_deref()
     };
     declared.or(pod.vpc.as_deref()).or_else(by_subnet)
@@ -210,7 +210,7 @@ fn vpc_of<'a>(state: &'a State, name: &GatewayName, pod: &'a GatewayPod) -> Opti
 
 /// The address, VPC and readiness of a gateway, for its record.
 pub(super) fn published(state: &State, name: &GatewayName) -> Option<(Ipv4Addr, Option<String>)> {
-    let ready = state.workloads.values().any(|workload| workload.gateway == *name && workload.ready);
+    let ready = state.workloads().any(|workload| workload.gateway == *name && workload.ready);
     let located = locate(state, name).ok().filter(|_| ready)?;
     Some((located.external, located.vpc.map(Into::into)))
 }

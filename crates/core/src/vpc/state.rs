@@ -44,8 +44,10 @@ pub enum Change<K, V> {
 pub enum Event {
     /// Tunnels.
     Tunnels(Change<ObjectKey, Tunnel>),
-    /// Gateway workloads by `kind/name`.
-    Workloads(Change<String, Workload>),
+    /// Gateway workloads that are StatefulSets.
+    StatefulSets(Change<String, Workload>),
+    /// Gateway workloads that are Deployments.
+    Deployments(Change<String, Workload>),
     /// Gateway pods.
     Pods(Change<ObjectKey, GatewayPod>),
     /// kube-ovn's gateways.
@@ -97,7 +99,8 @@ pub struct State {
     pub(super) tunnels: BTreeMap<ObjectKey, Tunnel>,
     /// The revision at which what a tunnel asks for was last seen to change.
     pub(super) asked: BTreeMap<ObjectKey, u64>,
-    pub(super) workloads: BTreeMap<String, Workload>,
+    stateful_sets: BTreeMap<String, Workload>,
+    deployments: BTreeMap<String, Workload>,
     pub(super) pods: BTreeMap<ObjectKey, GatewayPod>,
     pub(super) vpc_gateways: BTreeMap<String, VpcGateway>,
     pub(super) subnets: BTreeMap<String, Subnet>,
@@ -203,7 +206,12 @@ impl State {
     /// Every gateway that is known by workload or pod.
     pub fn gateways(&self) -> BTreeSet<&GatewayName> {
         let running = self.pods.values().map(|pod| &pod.gateway);
-        self.workloads.values().map(|workload| &workload.gateway).chain(running).collect()
+        self.workloads().map(|workload| &workload.gateway).chain(running).collect()
+    }
+
+    /// The gateways' workloads of both kinds.
+    pub(super) fn workloads(&self) -> impl Iterator<Item = &Workload> {
+        self.stateful_sets.values().chain(self.deployments.values())
     }
 
     /// Takes an event in and says what it touches.
@@ -211,10 +219,13 @@ impl State {
         self.revision += 1;
         match event {
             Event::Tunnels(event) => self.apply_tunnels(event),
-            Event::Workloads(event) => {
-                let changed = change(&mut self.workloads, event);
-                let of = |workload: Workload| workload.gateway;
-                self.around_gateways(both(changed).map(of).collect())
+            Event::StatefulSets(event) => {
+                let changed = change(&mut self.stateful_sets, event);
+                self.around_gateways(both(changed).map(|workload| workload.gateway).collect())
+            }
+            Event::Deployments(event) => {
+                let changed = change(&mut self.deployments, event);
+                self.around_gateways(both(changed).map(|workload| workload.gateway).collect())
             }
             Event::Pods(event) => {
                 let changed = change(&mut self.pods, event);

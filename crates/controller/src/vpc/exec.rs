@@ -1,0 +1,136 @@
+//! Commands in a gateway's pod through the API server's exec, each bounded in time.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use causeway_api::parse::GATEWAY_CONTAINER;
+use causeway_core::vpc::objects::PodRef;
+use causeway_datapath::{Output, Run, RunError};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use kube::api::{AttachParams, AttachedProcess};
+use kube::{Api, Client};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Pipes of an exec hold this much: an observation of a few dozen tunnels.
+const PIPE: usize = 64 * 1024;
+
+/// Runs commands in one pod.
+pub struct PodExec {
+    pods: Api<Pod>,
+    pod: String,
+    limit: Duration,
+}
+
+impl PodExec {
+    /// For a pod of a gateway.
+    pub fn new(client: &Client, pod: &PodRef, limit: Duration) -> Self {
+        let pods = Api::namespaced(client.clone(), &pod.key.namespace);
+        Self { pods, pod: pod.key.name.clone(), limit }
+    }
+
+    /// Starts a command whose end the caller looks after; dropping the process ends it.
+    pub async fn start(&self, argv: &[&str]) -> Result<AttachedProcess, RunError> {
+        let params = AttachParams::default()
+            .container(GATEWAY_CONTAINER)
+            .stdin(true)
+            .stdout(true)
+            .stderr(true)
+            .max_stdin_buf_size(PIPE)
+            .max_stdout_buf_size(PIPE)
+            .max_stderr_buf_size(PIPE);
+        let started =
+            tokio::time::timeout(self.limit, self.pods.exec(&self.pod, argv.to_vec(), &params)).await;
+        started.map_err(|_| RunError::TimedOut(self.limit))?.map_err(|error| refusal(&error))
+    }
+
+    async fn converse(&self, argv: &[&str], input: &[u8]) -> Result<Output, RunError> {
+        let mut process = self.start(argv).await?;
+        let lost = || RunError::Lost("the exec stream is incomplete".into());
+        let mut stdin = process.stdin().ok_or_else(lost)?;
+        let mut stdout = process.stdout().ok_or_else(lost)?;
+        let mut stderr = process.stderr().ok_or_else(lost)?;
+        let status = process.take_status().ok_or_else(lost)?;
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let feed = async {
+            stdin.write_all(input).await?;
+            stdin.shutdown().await
+        };
+        let (fed, read_out, read_err, status) =
+            tokio::join!(feed, stdout.read_to_end(&mut out), stderr.read_to_end(&mut err), status);
+        let status =
+            status.ok_or_else(|| RunError::Lost("the connection ended before the command did".into()))?;
+        // A command may end without having read all; its status tells how it went.
+        drop(fed);
+        read_out.and(read_err).map_err(|error| RunError::Lost(error.to_string()))?;
+        let status = exit_status(&status, &mut err)?;
+        Ok(Output { status, stdout: out, stderr: err })
+    }
+}
+
+#[async_trait]
+impl Run for PodExec {
+    async fn run(&self, argv: &[&str], stdin: &[u8]) -> Result<Output, RunError> {
+        let done = tokio::time::timeout(self.limit, self.converse(argv, stdin)).await;
+        done.unwrap_or(Err(RunError::TimedOut(self.limit)))
+    }
+}
+
+fn refusal(error: &kube::Error) -> RunError {
+    match error {
+        kube::Error::Api(status) => RunError::Refused(status.message.clone()),
+        kube::Error::UpgradeConnection(error) => RunError::Refused(error.to_string()),
+        other => RunError::Lost(other.to_string()),
+    }
+}
+
+/// The exit status in the words of `v4.channel.k8s.io`. A container runtime that can not start the command
+/// at all says so in a message, which stands for status 127.
+fn exit_status(status: &Status, stderr: &mut Vec<u8>) -> Result<i32, RunError> {
+    if status.status.as_deref() == Some("Success") {
+        return Ok(0);
+    }
+    let causes = status.details.iter().flat_map(|details| details.causes.iter().flatten());
+    let mut codes = causes.filter(|cause| cause.reason.as_deref() == Some("ExitCode"));
+    if let Some(code) = codes.find_map(|cause| cause.message.as_ref()?.parse().ok()) {
+        return Ok(code);
+    }
+    let message = status.message.clone().unwrap_or_default();
+    if message.contains("executable file not found") || message.contains("no such file or directory") {
+        stderr.extend_from_slice(message.as_bytes());
+        return Ok(127);
+    }
+    Err(RunError::Refused(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{StatusCause, StatusDetails};
+
+    fn failure(message: &str, code: Option<&str>) -> Status {
+        let cause = |code: &str| StatusCause {
+            reason: Some("ExitCode".into()),
+            message: Some(code.into()),
+            ..StatusCause::default()
+        };
+        let details =
+            StatusDetails { causes: code.map(|code| vec![cause(code)]), ..StatusDetails::default() };
+        Status {
+            status: Some("Failure".into()),
+            message: Some(message.into()),
+            details: Some(details),
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn exit_codes_are_read_and_a_missing_shell_is_127() {
+        let mut stderr = Vec::new();
+        assert_eq!(exit_status(&failure("exited", Some("3")), &mut stderr), Ok(3));
+        let missing = "exec: \"bash\": executable file not found in $PATH";
+        assert_eq!(exit_status(&failure(missing, None), &mut stderr), Ok(127));
+        assert_eq!(stderr, missing.as_bytes());
+        assert!(exit_status(&failure("container not running", None), &mut stderr).is_err());
+    }
+}

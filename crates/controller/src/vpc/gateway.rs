@@ -1,0 +1,117 @@
+//! A visit to a gateway: observe, plan, apply, tell.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use causeway_core::vpc::compile::{self, GatewayTask};
+use causeway_core::vpc::outcome::{judge, repairs};
+use causeway_core::vpc::{Event, Have, Outcome, Plan, Trouble, Visit, plan};
+use causeway_core::{GatewayName, ObjectKey};
+use causeway_datapath::{self as datapath, Applied, Commands, Datapath, RunError, StepError};
+
+use super::Room;
+use super::exec::PodExec;
+use crate::metrics;
+use crate::queue::Next;
+
+impl Room {
+    pub(super) async fn visit(self: &Arc<Self>, gateway: &GatewayName) -> Next {
+        let (revision, task) = {
+            let state = self.state();
+            (state.revision(), compile::gateway(&state, gateway))
+        };
+        let Some(task) = task else {
+            self.forget(gateway);
+            return Next::Done;
+        };
+        let result = self.close_the_difference(gateway, &task).await;
+        if let Err(trouble) = &result {
+            tracing::warn!(%gateway, pod = %task.pod.key, reason = trouble.reason(), "visit failed: {trouble}");
+        }
+        let next = match &result {
+            Err(_) => Next::Retry,
+            Ok(visit) if visit.tunnels.values().any(|(_, trouble)| trouble.is_some()) => Next::Retry,
+            // What is empty and should be is left alone until something is said about it.
+            Ok(visit) if visit.tunnels.is_empty() && !visit.holding.anything => Next::Done,
+            Ok(_) => Next::After(self.options.drift_interval),
+        };
+        self.tell(Event::Outcome(gateway.clone(), Outcome { pod_uid: task.pod.uid, revision, result })).await;
+        next
+    }
+
+    async fn close_the_difference(
+        self: &Arc<Self>,
+        gateway: &GatewayName,
+        task: &GatewayTask,
+    ) -> Result<Visit, Trouble> {
+        let explain = |error: RunError| trouble(datapath::Trouble::Run(error));
+        self.listen_to(gateway, &task.pod).await.map_err(explain)?;
+        let commands = Commands::new(PodExec::new(&self.client, &task.pod, self.options.exec_timeout));
+        let have = self.counted("observe", commands.observe().await)?;
+        let plan = plan(&task.want, &have);
+        if plan.is_empty() {
+            return Ok(judge(&task.want, &plan, &BTreeMap::new(), &have));
+        }
+        self.metrics.steps.inc_by(plan.steps.len() as u64);
+        let (failures, now) = self.carry_out(gateway, &commands, &plan).await?;
+        let visit = judge(&task.want, &plan, &failures, &now);
+        self.report_repairs(gateway, task, &plan, &visit).await;
+        Ok(visit)
+    }
+
+    async fn carry_out(
+        &self,
+        gateway: &GatewayName,
+        commands: &impl Datapath,
+        plan: &Plan,
+    ) -> Result<(BTreeMap<usize, Trouble>, Have), Trouble> {
+        let Applied { have, failures } = self.counted("apply", commands.apply(plan).await)?;
+        for (at, step) in plan.steps.iter().enumerate() {
+            let object = step.owner.as_ref().map(ToString::to_string);
+            match failures.get(&at) {
+                None => tracing::info!(%gateway, object, step = %step.action, "done"),
+                Some(error) => tracing::warn!(%gateway, object, step = %step.action, %error, "failed"),
+            }
+        }
+        let failures = failures.into_iter().map(|(at, error)| (at, step_trouble(error))).collect();
+        Ok((failures, have))
+    }
+
+    fn counted<T>(&self, command: &'static str, done: Result<T, datapath::Trouble>) -> Result<T, Trouble> {
+        let result = if done.is_ok() { metrics::Result::Success } else { metrics::Result::Failure };
+        self.metrics.execs.get_or_create(&metrics::Exec { command, result }).inc();
+        done.map_err(trouble)
+    }
+
+    /// Says on each tunnel that was up what had gone missing and is back.
+    async fn report_repairs(&self, gateway: &GatewayName, task: &GatewayTask, plan: &Plan, visit: &Visit) {
+        let repaired: BTreeMap<ObjectKey, String> = {
+            let state = self.state();
+            repairs(state.outcome(gateway), &task.pod.uid, &task.want, plan)
+        };
+        for (key, what) in repaired {
+            if visit.tunnels.get(&key).is_some_and(|(_, trouble)| trouble.is_none()) {
+                let note = format!("put back on gateway {gateway}: {what}");
+                self.announce(&key, false, "DriftRepaired", note).await;
+            }
+        }
+    }
+}
+
+fn trouble(error: datapath::Trouble) -> Trouble {
+    match error {
+        datapath::Trouble::Run(RunError::Refused(why) | RunError::Lost(why)) => Trouble::ExecRefused(why),
+        datapath::Trouble::Run(RunError::TimedOut(limit)) => Trouble::ExecTimedOut(limit.as_secs()),
+        datapath::Trouble::ToolMissing(tool) => Trouble::ToolMissing(tool),
+        failed @ (datapath::Trouble::Failed { .. } | datapath::Trouble::Unreadable { .. }) => {
+            Trouble::CommandFailed(failed.to_string())
+        }
+    }
+}
+
+fn step_trouble(error: StepError) -> Trouble {
+    match error {
+        StepError::KernelLacksTunnelType(kind) => Trouble::KernelLacksTunnelType(kind.into()),
+        StepError::Refused(why) => Trouble::CommandFailed(why),
+    }
+}
