@@ -26,6 +26,9 @@ pub use commands::{Commands, MONITOR};
 pub use memory::Memory;
 pub use run::{Output, Run, RunError};
 
+/// The line by which the monitor says that it listens: once at the start, then every five seconds.
+pub const HEARTBEAT: &str = "causeway-alive";
+
 /// A gateway's network namespace, wherever it is.
 #[async_trait]
 pub trait Datapath: Send + Sync {

@@ -17,8 +17,8 @@ pause() {
   [[ $? -ne 1 ]] || exit 0
 }
 beat() {
-  # The monitor goes too when only this part is left to see the input end.
-  trap 'kill "$monitor" 2>/dev/null' EXIT
+  # Not left to the script, which may have been killed; and by a signal of its own, to tell it apart.
+  trap 'kill -USR1 "$monitor" 2>/dev/null' EXIT
   tries=0
   until listening; do
     tries=$((tries + 1))
@@ -30,11 +30,10 @@ beat() {
 }
 beat <&0 &
 heart=$!
-# Two children and no way to wait for either by name in older shells: see which one is left.
-wait -n
-status=$?
-if kill -0 "$heart" 2>/dev/null; then
+wait "$monitor"
+if [[ $? -ne $((128 + $(kill -l USR1))) ]]; then
   echo 'the monitor ended by itself' >&2
-  status=1
+  exit 1
 fi
-exit "$status"
+wait "$heart"
+exit "$?"

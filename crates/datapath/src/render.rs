@@ -121,7 +121,9 @@ fn is_sayable(action: &Action) -> bool {
 /// The one line of a step.
 fn line(action: &Action) -> String {
     match action {
-        Action::LinkAdd { link, want } => format!("link add {link} group {LINK_GROUP} {}", kind_words(want)),
+        Action::LinkAdd { link, want } => {
+            format!("link add {link}{} group {LINK_GROUP} {}", mac_words(want), kind_words(want))
+        }
         Action::LinkAlias { link, owner } => format!("link set dev {link} alias {MARK}{owner}"),
         Action::LinkUp { link } => format!("link set dev {link} up"),
         Action::LinkDel { link } => format!("link del dev {link}"),
@@ -138,6 +140,18 @@ fn line(action: &Action) -> String {
         Action::NatInsert { owner, range, egress, .. } => {
             format!("-I POSTROUTING 1 {}", rule_spec(owner, *range, *egress))
         }
+    }
+}
+
+/// An Ethernet link gets an address of its own that follows from our end of it. With a random one, the peer
+/// would send to the address of before for half a minute whenever the link is made again.
+fn mac_words(kind: &LinkKind) -> String {
+    match kind {
+        LinkKind::Vxlan { local: Some(local), .. } => {
+            let [a, b, c, d] = local.octets();
+            format!(" address 02:43:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
+        }
+        LinkKind::Vxlan { local: None, .. } | LinkKind::Gre { .. } => String::new(),
     }
 }
 

@@ -2,20 +2,11 @@
 
 mod lab;
 
-use causeway_core::vpc::{Variant, Want};
-use lab::want::{VXLAN, demo};
-use lab::{Lab, ready};
-
-const BOTH: [Variant; 2] = [Variant::Legacy, Variant::Nft];
-
-/// Both gateways with the demo tunnel.
-async fn joined(variant: Variant) -> Lab {
-    let lab = Lab::new(variant);
-    for side in 0..2 {
-        lab.converge(side, &demo(side as u8, VXLAN)).await;
-    }
-    lab
-}
+use causeway_core::names::ObjectKey;
+use causeway_core::vpc::{TunnelKind, Variant, Want, plan};
+use causeway_datapath::{Datapath, StepError};
+use lab::want::{VXLAN, add, demo};
+use lab::{BOTH, Lab, joined, ready};
 
 #[tokio::test]
 async fn packets_cross_with_a_source_of_the_egress_range() {
@@ -45,4 +36,53 @@ async fn tearing_down_leaves_the_gateway_as_it_was() {
         assert!(!have.holding().anything);
         assert_eq!(lab.gateways[0].listing(), before);
     }
+}
+
+#[tokio::test]
+async fn gre_crosses_or_the_kernel_is_named_as_the_reason_and_the_vxlan_beside_it_works() {
+    if !ready() {
+        return;
+    }
+    let lab = Lab::new(Variant::Nft);
+    if lab.gateways[0].try_sh("ip link add probe type gre local 1.1.1.1 && ip link del probe").0 {
+        for side in 0..2 {
+            lab.converge(side, &demo(side as u8, TunnelKind::Gre)).await;
+        }
+        return lab.assert_crosses();
+    }
+    lab.converge(1, &demo(1, VXLAN)).await;
+    let mut want = demo(0, VXLAN);
+    add(&mut want, "far", 1, TunnelKind::Gre);
+    let datapath = lab.datapath(0);
+    let plan = plan(&want, &datapath.observe().await.expect("observed"));
+    let applied = datapath.apply(&plan).await.expect("applied");
+    assert!(!applied.failures.is_empty());
+    for (index, error) in &applied.failures {
+        assert_eq!(plan.steps[*index].owner, Some(ObjectKey::new("ns1", "far")));
+        assert_eq!(*error, StepError::KernelLacksTunnelType("gre"), "{:?}", plan.steps[*index]);
+    }
+    lab.assert_crosses();
+}
+
+#[tokio::test]
+async fn sixty_tunnels_come_and_go_in_one_round_trip_each() {
+    if !ready() {
+        return;
+    }
+    let lab = joined(Variant::Legacy).await;
+    let mut want = demo(0, VXLAN);
+    for number in 0..60 {
+        add(
+            &mut want,
+            &format!("t{number}"),
+            number,
+            TunnelKind::Vxlan { vni: 200 + u32::from(number), port: 4789 },
+        );
+    }
+    let (plan, have) = lab.converge(0, &want).await;
+    assert!(plan.steps.iter().all(|step| step.owner != Some(ObjectKey::new("ns1", "demo"))), "{plan:?}");
+    assert_eq!(have.links.values().filter(|link| link.is_ours()).count(), 61);
+    lab.assert_crosses();
+    lab.converge(0, &demo(0, VXLAN)).await;
+    lab.assert_crosses();
 }

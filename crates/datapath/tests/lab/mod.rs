@@ -102,6 +102,18 @@ impl Lab {
     }
 }
 
+/// The two iptables variants.
+pub(crate) const BOTH: [Variant; 2] = [Variant::Legacy, Variant::Nft];
+
+/// Both gateways with the demo tunnel.
+pub(crate) async fn joined(variant: Variant) -> Lab {
+    let lab = Lab::new(variant);
+    for side in 0..2_u8 {
+        lab.converge(side.into(), &want::demo(side, want::VXLAN)).await;
+    }
+    lab
+}
+
 /// The command of a variant.
 pub(crate) fn iptables(variant: Variant) -> &'static str {
     match variant {

@@ -117,9 +117,13 @@ pub(crate) struct Local {
     pub(crate) path: Option<PathBuf>,
 }
 
-#[async_trait]
-impl Run for Local {
-    async fn run(&self, argv: &[&str], stdin: &[u8]) -> Result<Output, RunError> {
+impl Local {
+    /// As `run`, but the input ends after what is given.
+    pub(crate) async fn run_to_end_of_input(&self, argv: &[&str], stdin: &[u8]) -> Result<Output, RunError> {
+        self.run_with(argv, stdin, false).await
+    }
+
+    async fn run_with(&self, argv: &[&str], stdin: &[u8], keep_open: bool) -> Result<Output, RunError> {
         let mut command = tokio::process::Command::new("/usr/bin/nsenter");
         command.args(["-t", &self.pid.to_string(), "-n"]).args(argv);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
@@ -128,19 +132,27 @@ impl Run for Local {
         }
         let mut child = command.spawn().map_err(|error| RunError::Lost(error.to_string()))?;
         let mut input = child.stdin.take().expect("piped");
-        let limit = Duration::from_secs(30);
-        let all = async {
-            let (_, output) = tokio::join!(input.write_all(stdin), child.wait_with_output());
-            output
+        let feed = async {
+            let _ = input.write_all(stdin).await;
+            keep_open.then_some(input)
         };
-        let output = tokio::time::timeout(limit, all).await.map_err(|_| RunError::TimedOut(limit))?;
+        let limit = Duration::from_secs(30);
+        let all = async { tokio::join!(feed, child.wait_with_output()) };
+        let (_input, output) =
+            tokio::time::timeout(limit, all).await.map_err(|_| RunError::TimedOut(limit))?;
         let output = output.map_err(|error| RunError::Lost(error.to_string()))?;
-        drop(input);
         Ok(Output {
             status: output.status.code().unwrap_or(-1),
             stdout: output.stdout,
             stderr: output.stderr,
         })
+    }
+}
+
+#[async_trait]
+impl Run for Local {
+    async fn run(&self, argv: &[&str], stdin: &[u8]) -> Result<Output, RunError> {
+        self.run_with(argv, stdin, true).await
     }
 }
 

@@ -1,0 +1,188 @@
+//! Images that lack a tool, images with another set of them, and the monitor.
+
+mod lab;
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use causeway_core::vpc::{Variant, plan};
+use causeway_datapath::{Commands, Datapath, MONITOR, Trouble};
+use lab::want::{VXLAN, demo};
+use lab::{BOTH, Lab, Local, Netns, joined, ready};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout};
+
+/// A folder with nothing but these tools, each under the name given first.
+fn tools(tools: &[(&str, &str)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (name, real) in tools {
+        let real =
+            ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].iter().map(|folder| Path::new(folder).join(real));
+        let real = real.filter(|path| path.exists()).next().expect("the tool is installed");
+        std::os::unix::fs::symlink(real, dir.path().join(name)).expect("linked");
+    }
+    dir
+}
+
+#[tokio::test]
+async fn a_missing_tool_is_named() {
+    if !ready() {
+        return;
+    }
+    let lab = Lab::new(Variant::Nft);
+    for (missing, present) in [
+        ("ip", &[("bash", "bash"), ("iptables", "iptables")][..]),
+        ("iptables", &[("bash", "bash"), ("ip", "ip")]),
+        ("bash", &[("ip", "ip"), ("iptables", "iptables")]),
+    ] {
+        let dir = tools(present);
+        let datapath = Commands::new(Local { path: Some(dir.path().into()), ..lab.gateways[0].runner() });
+        let expected = Trouble::ToolMissing(missing.into());
+        assert_eq!(datapath.observe().await, Err(expected.clone()));
+        let plan = plan(&demo(0, VXLAN), &lab.datapath(0).observe().await.expect("observed"));
+        assert_eq!(datapath.apply(&plan).await, Err(expected));
+    }
+}
+
+#[tokio::test]
+async fn an_image_with_a_plain_iptables_of_either_kind_works() {
+    if !ready() {
+        return;
+    }
+    for (variant, multi) in [(Variant::Legacy, "xtables-legacy-multi"), (Variant::Nft, "xtables-nft-multi")] {
+        let lab = joined(variant).await;
+        lab.converge(0, &causeway_core::vpc::Want::default()).await;
+        let dir = tools(&[("bash", "bash"), ("ip", "ip"), ("iptables", multi), ("iptables-restore", multi)]);
+        let datapath = Commands::new(Local { path: Some(dir.path().into()), ..lab.gateways[0].runner() });
+        let have = datapath.observe().await.expect("observed");
+        assert_eq!(have.nat.active, variant);
+        assert_eq!(have.nat.postrouting.keys().collect::<Vec<_>>(), [&variant]);
+        let applied = datapath.apply(&plan(&demo(0, VXLAN), &have)).await.expect("applied");
+        assert!(applied.failures.is_empty(), "{:?}", applied.failures);
+        lab.assert_crosses();
+    }
+}
+
+#[tokio::test]
+async fn the_variant_with_the_gateways_chains_is_used_and_an_unused_legacy_one_not_woken() {
+    if !ready() {
+        return;
+    }
+    for variant in BOTH {
+        let lab = Lab::new(variant);
+        assert_eq!(lab.datapath(0).observe().await.expect("observed").nat.active, variant);
+        let woken = lab.gateways[0].sh("cat /proc/net/ip_tables_names");
+        assert_eq!(woken.contains("nat"), variant == Variant::Legacy, "{woken}");
+    }
+    let bare = Netns::new();
+    let have = Commands::new(bare.runner()).observe().await.expect("observed");
+    let works = bare.try_sh("iptables-legacy -t nat -S INPUT 1").0;
+    assert_eq!(have.nat.active, if works { Variant::Legacy } else { Variant::Nft });
+}
+
+/// A running monitor.
+struct Monitor {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Monitor {
+    fn start(netns: &Netns) -> Self {
+        let mut command = tokio::process::Command::new("nsenter");
+        command.args(["-t", &netns.pid().to_string(), "-n"]).args(MONITOR);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().expect("nsenter starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        Self { child, lines }
+    }
+
+    async fn line(&mut self) -> Option<String> {
+        let line = tokio::time::timeout(Duration::from_secs(20), self.lines.next_line()).await;
+        line.expect("a line in time").expect("readable")
+    }
+
+    async fn line_of_a_change(&mut self) -> String {
+        loop {
+            let line = self.line().await.expect("still running");
+            if line != "causeway-alive" {
+                return line;
+            }
+        }
+    }
+
+    async fn end(mut self) -> Option<i32> {
+        while self.line().await.is_some() {}
+        let status = tokio::time::timeout(Duration::from_secs(20), self.child.wait()).await;
+        status.expect("it ends").expect("waited").code()
+    }
+}
+
+/// The processes in a namespace but for the one that holds it.
+fn processes(netns: &Netns) -> Vec<u32> {
+    let namespace = |pid: u32| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    let theirs = namespace(netns.pid()).expect("held");
+    let all = std::fs::read_dir("/proc").expect("proc").flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| *pid != netns.pid() && namespace(*pid).as_ref() == Some(&theirs)).collect()
+}
+
+/// The process of `ip monitor` among those.
+fn monitor_process(netns: &Netns) -> u32 {
+    let is_ip = |pid: &u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == "ip")
+    };
+    processes(netns).into_iter().find(is_ip).expect("ip monitor runs")
+}
+
+#[tokio::test]
+async fn the_monitor_reports_every_change_after_its_first_heartbeat_and_ends_with_its_input() {
+    if !ready() {
+        return;
+    }
+    let netns = Netns::new();
+    // Many times, because what is looked for is a race between the heartbeat and the socket.
+    for round in 0..20 {
+        let mut monitor = Monitor::start(&netns);
+        assert_eq!(monitor.line().await.as_deref(), Some("causeway-alive"));
+        netns.sh(&format!("ip link add v{round} type veth peer name w{round}"));
+        let line = monitor.line_of_a_change().await;
+        assert!(line.contains(&format!("v{round}")) || line.contains(&format!("w{round}")), "{line}");
+        drop(monitor.child.stdin.take());
+        assert_eq!(monitor.end().await, Some(0));
+        assert!(processes(&netns).is_empty(), "nothing is left behind");
+    }
+}
+
+#[tokio::test]
+async fn the_monitor_beats_and_ends_when_ip_is_gone_or_the_script_is_killed() {
+    if !ready() {
+        return;
+    }
+    let netns = Netns::new();
+    let mut monitor = Monitor::start(&netns);
+    monitor.line().await;
+    let started = Instant::now();
+    assert_eq!(monitor.line().await.as_deref(), Some("causeway-alive"));
+    assert!((4..8).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
+    kill(monitor_process(&netns));
+    assert_eq!(monitor.end().await, Some(1));
+    assert!(processes(&netns).is_empty());
+
+    let mut monitor = Monitor::start(&netns);
+    monitor.line().await;
+    kill(monitor.child.id().expect("running"));
+    drop(monitor.child.stdin.take());
+    monitor.end().await;
+    let gone = async {
+        while !processes(&netns).is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), gone).await.expect("nothing is left behind");
+}
+
+fn kill(pid: u32) {
+    let pid = nix::unistd::Pid::from_raw(pid.try_into().expect("a pid"));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("killed");
+}
