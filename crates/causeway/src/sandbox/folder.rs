@@ -58,6 +58,11 @@ impl Folder {
         self.path.join(PODS).join(cluster)
     }
 
+    /// What the sandbox itself has to say.
+    pub(super) fn log(&self) -> PathBuf {
+        self.path.join("logs").join("sandbox.log")
+    }
+
     /// Tells whoever waits for the file that everything is up.
     pub(super) fn mark_ready(&self) -> anyhow::Result<()> {
         fs::write(self.path.join(READY), "ready\n").context("cannot write the ready file")

@@ -46,16 +46,21 @@ mod vpc;
 mod workloads;
 
 #[cfg(test)]
+mod site_tests;
+#[cfg(test)]
 mod topology_tests;
 
+use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::EnvFilter;
 
 pub(crate) use nat::Choice;
 pub(crate) use preflight::{EXIT_CODE, NotReady};
@@ -65,6 +70,9 @@ use marks::Guardian;
 use progress::Progress;
 use report::Report;
 use up::Sandbox;
+
+/// Exit code of a run that was interrupted before it could say anything.
+const INTERRUPTED: u8 = 130;
 
 /// Run two clusters on this machine and join their VPCs.
 #[derive(Clone, Debug, clap::Args)]
@@ -108,8 +116,8 @@ pub(crate) enum Output {
 ///
 /// Must be called before any thread starts, so before the async runtime; see
 /// [`preflight`](self::preflight). On an error exit with [`EXIT_CODE`].
-pub(crate) fn prepare(_args: &Args) -> Result<(), NotReady> {
-    preflight::check()
+pub(crate) fn prepare(args: &Args) -> Result<(), NotReady> {
+    preflight::check(args.iptables)
 }
 
 /// Runs the sandbox until it is interrupted, or with `--once` until the proof.
@@ -119,16 +127,14 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut stop = Stop::listen()?;
     let progress = Progress::new();
     let folder = Folder::open(args.dir.as_deref())?;
+    start_logging(&folder)?;
     let name = format!("{}-{}", std::process::id(), start_time::since_process_start().as_nanos());
     let guardian = Guardian::start(&name, folder.temporary()).context("cannot start the guardian")?;
     let mut sandbox = Sandbox::new(name, progress.clone());
-    let code = tokio::select! {
-        code = live(&args, &folder, &mut sandbox) => code,
-        () = stop.asked() => Ok(ExitCode::from(130)),
-    };
-    let code = match code {
-        Ok(code) if !args.once && sandbox.is_up() => sandbox.last(&mut stop, code).await,
-        ended => ended,
+    let mut ready = None;
+    let ended = tokio::select! {
+        ended = live(&args, &folder, &mut sandbox, &mut ready) => ended,
+        () = stop.asked() => Ok(()),
     };
     progress.stage("taking everything down");
     tokio::select! {
@@ -138,22 +144,55 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     progress.finish();
     drop(folder);
     guardian.dismiss().await;
-    code
+    ended.map(|()| match ready {
+        Some(true) => ExitCode::SUCCESS,
+        Some(false) => ExitCode::FAILURE,
+        None => ExitCode::from(INTERRUPTED),
+    })
 }
 
-/// Builds, proves and reports.
-async fn live(args: &Args, folder: &Folder, sandbox: &mut Sandbox) -> anyhow::Result<ExitCode> {
-    sandbox.build(args, folder).await?;
-    let report = sandbox.prove(Duration::from_secs(args.timeout), folder).await?;
+/// Builds, proves and reports; then, unless it was for once, stays.
+async fn live(
+    args: &Args,
+    folder: &Folder,
+    sandbox: &mut Sandbox,
+    ready: &mut Option<bool>,
+) -> anyhow::Result<()> {
+    let patience = Duration::from_secs(args.timeout);
+    let outcome = match sandbox.build(args, folder).await {
+        Ok(()) => sandbox.prove(patience, folder).await,
+        Err(error) => Err(error),
+    };
     sandbox.progress.finish();
-    show(&report, args.output)?;
+    let (report, broken) = match outcome {
+        Ok(report) => (report, None),
+        Err(error) => (Report::failed(folder.path(), &error), Some(error)),
+    };
+    *ready = Some(report.ready);
+    if broken.is_none() || args.output == Output::Json {
+        show(&report, args.output)?;
+    }
+    if let Some(error) = broken {
+        return Err(error);
+    }
     if report.ready {
         folder.mark_ready()?;
     }
     if !args.once {
         sandbox.progress.note("running until Ctrl-C");
+        return Err(sandbox.first_failure().await);
     }
-    Ok(if report.ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(())
+}
+
+/// What goes wrong and is tried again is written down; the screen is for what people wait for.
+fn start_logging(folder: &Folder) -> anyhow::Result<()> {
+    let log = File::options().create(true).append(true).open(folder.log()).context("cannot open the log")?;
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("causeway=debug,warn"));
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_writer(Arc::new(log));
+    // Where somebody else listens already, they get to hear it.
+    let _ = logs.try_init();
+    Ok(())
 }
 
 fn show(report: &Report, output: Output) -> anyhow::Result<()> {
@@ -167,7 +206,7 @@ fn show(report: &Report, output: Output) -> anyhow::Result<()> {
 
 /// The signals that ask to end.
 #[derive(Debug)]
-pub(crate) struct Stop {
+struct Stop {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,

@@ -11,6 +11,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{getegid, geteuid};
 use thiserror::Error;
 
+use super::nat::Choice;
 use super::tools;
 
 /// The process's exit code when something is missing.
@@ -19,13 +20,8 @@ pub(crate) const EXIT_CODE: u8 = 3;
 /// The kinds of link that the sandbox is made of.
 const LINKS: [&str; 3] = ["veth", "bridge", "vxlan"];
 /// Tools that are run, and the packages that bring them.
-const TOOLS: [(&str, &str); 5] = [
-    ("ip", "iproute2"),
-    ("iptables", "iptables"),
-    ("bash", "bash"),
-    ("setsid", "util-linux"),
-    ("stty", "coreutils"),
-];
+const TOOLS: [(&str, &str); 4] =
+    [("ip", "iproute2"), ("bash", "bash"), ("setsid", "util-linux"), ("stty", "coreutils")];
 const CAP_NET_ADMIN: u64 = 1 << 12;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
@@ -52,10 +48,15 @@ pub(super) enum Missing {
 }
 
 /// Makes sure the sandbox can be built. Must be called before any thread is started.
-pub(super) fn check() -> Result<(), NotReady> {
-    let missing = |tool: &&(&'static str, &'static str)| !tools::exists(tool.0);
-    let mut all: Vec<Missing> =
-        TOOLS.iter().filter(missing).map(|(tool, package)| Missing::Tool(tool, package)).collect();
+pub(super) fn check(iptables: Choice) -> Result<(), NotReady> {
+    let iptables = match iptables {
+        Choice::Auto => "iptables",
+        Choice::Legacy => "iptables-legacy",
+        Choice::Nft => "iptables-nft",
+    };
+    let needed = TOOLS.into_iter().chain([(iptables, "iptables")]);
+    let missing = needed.filter(|(tool, _)| !tools::exists(tool));
+    let mut all: Vec<Missing> = missing.map(|(tool, package)| Missing::Tool(tool, package)).collect();
     match enter_user_namespace_if_needed() {
         Err(error) => all.push(Missing::NetworkNamespaces(error.to_string())),
         Ok(()) if tools::exists("ip") => all.extend(missing_links()),

@@ -1,7 +1,7 @@
 //! What is up, for people and for programs.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use comfy_table::Table;
 use comfy_table::presets::UTF8_BORDERS_ONLY;
@@ -13,7 +13,7 @@ use super::proof::Proof;
 use super::tools;
 
 /// All there is to say once the sandbox is up, or did not come up.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     /// Everything asked for works.
@@ -78,6 +78,16 @@ impl TunnelReport {
 }
 
 impl Report {
+    /// Nothing to say yet.
+    pub(super) fn new(folder: &Path) -> Report {
+        Report { folder: folder.to_owned(), ..Report::default() }
+    }
+
+    /// It did not even come up.
+    pub(super) fn failed(folder: &Path, error: &anyhow::Error) -> Report {
+        Report { reason: Some(format!("{error:#}")), ..Report::new(folder) }
+    }
+
     /// For a terminal.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
@@ -183,11 +193,7 @@ mod tests {
     fn programs_find_the_agreed_names() {
         let report = Report {
             ready: true,
-            reason: None,
             first_packet_ms: Some(900),
-            elapsed_ms: 1000,
-            folder: "/tmp/x".into(),
-            clusters: vec![],
             tunnels: vec![TunnelReport::default()],
             proof: Some(Proof {
                 target: [242, 1, 1, 20].into(),
@@ -198,6 +204,7 @@ mod tests {
                 source_seen: vec![[242, 0, 0, 3].into()],
                 egress: vec![],
             }),
+            ..Report::default()
         };
         let json = serde_json::to_value(&report).expect("serializable");
         assert_eq!(json["ready"], true);

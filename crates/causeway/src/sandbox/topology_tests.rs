@@ -23,7 +23,7 @@ struct Site {
 }
 
 /// Network namespaces need privileges that not every machine gives to a test.
-async fn available() -> bool {
+pub(super) async fn available() -> bool {
     match Namespace::create("probe").await {
         Ok(_) => true,
         Err(error) if std::env::var("CI").is_ok() => panic!("{error}"),

@@ -4,7 +4,6 @@
 //! tunnels included, and the controllers start on what is there. Nothing waits for a pod: all
 //! parts work from present state, in whatever order the rest arrives.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +30,7 @@ use super::start_time::since_process_start;
 use super::submariner;
 use super::topology::{Fabric, Underlay};
 use super::tunnel;
-use super::{Args, Stop, apply};
+use super::{Args, apply};
 
 const POLL: Duration = Duration::from_millis(25);
 /// How long a tunnel may say it is not ready after packets have crossed it.
@@ -63,10 +62,6 @@ impl Sandbox {
             stop: CancellationToken::new(),
             far: None,
         }
-    }
-
-    pub(super) fn is_up(&self) -> bool {
-        !self.sites.is_empty()
     }
 
     /// Starts everything; what it does then is its own business.
@@ -114,16 +109,8 @@ impl Sandbox {
 
     /// Waits for what was asked for, at most `patience`, and says what came of it.
     pub(super) async fn prove(&mut self, patience: Duration, folder: &Folder) -> anyhow::Result<Report> {
-        let mut report = Report {
-            ready: false,
-            reason: None,
-            first_packet_ms: None,
-            elapsed_ms: 0,
-            folder: folder.path().to_owned(),
-            clusters: self.sites.iter().map(|site| site.report(folder.path())).collect(),
-            tunnels: Vec::new(),
-            proof: None,
-        };
+        let mut report = Report::new(folder.path());
+        report.clusters = self.sites.iter().map(|site| site.report(folder.path())).collect();
         let (sites, far) = (&self.sites, self.far);
         let work = async {
             match far {
@@ -144,7 +131,8 @@ impl Sandbox {
             error = broken(&mut self.controllers) => return Err(error),
         };
         report.tunnels = self.tunnels(outcome.is_ok()).await;
-        report.reason = outcome.err().map(|error| format!("{error:#}"));
+        let hint = "what went on is in its logs/ (--dir keeps them)";
+        report.reason = outcome.err().map(|error| format!("{error:#}; {hint}"));
         if report.reason.is_none() && report.proof.as_ref().is_some_and(|proof| !proof.holds()) {
             report.reason = Some("packets crossed, but not all of them or not as they should".into());
         }
@@ -166,12 +154,11 @@ impl Sandbox {
         }
     }
 
-    /// Stays up until asked to stop, or until a part that must not end does.
-    pub(super) async fn last(&mut self, stop: &mut Stop, code: ExitCode) -> anyhow::Result<ExitCode> {
+    /// Waits for a part to end that must not.
+    pub(super) async fn first_failure(&mut self) -> anyhow::Error {
         tokio::select! {
-            () = stop.asked() => Ok(code),
-            error = broken(&mut self.tasks) => Err(error),
-            error = broken(&mut self.controllers) => Err(error),
+            error = broken(&mut self.tasks) => error,
+            error = broken(&mut self.controllers) => error,
         }
     }
 

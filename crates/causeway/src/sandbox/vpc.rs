@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use futures::TryStreamExt;
 use ipnet::Ipv4Net;
-use kube::api::{ApiResource, DynamicObject};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::addresses::VPC;
 use super::netns::NamespaceError;
@@ -31,14 +31,14 @@ pub(super) async fn keep_routes(client: Client, fabric: Arc<Fabric>) -> anyhow::
     let resource = ApiResource::from_gvk_with_plural(&kind, "vpcs");
     let api = Api::<DynamicObject>::all_with(client, &resource);
     let only = watcher::Config::default().fields(&format!("metadata.name={VPC}"));
-    let mut events = std::pin::pin!(watcher(api, only).default_backoff());
+    let mut events = std::pin::pin!(watcher(api.clone(), only).default_backoff());
     let (mut want, mut done) = (Routes::new(), true);
     loop {
         tokio::select! {
             event = events.try_next() => match event {
                 Ok(Some(watcher::Event::Apply(vpc) | watcher::Event::InitApply(vpc))) => {
-                    want = wanted(&vpc.data);
-                    done = false;
+                    (want, done) = (wanted(&vpc.data), false);
+                    fill_policies(&api, &vpc).await;
                 }
                 Ok(Some(watcher::Event::Delete(_))) => (want, done) = (Routes::new(), false),
                 Ok(Some(watcher::Event::Init | watcher::Event::InitDone)) => {}
@@ -55,6 +55,30 @@ pub(super) async fn keep_routes(client: Client, fabric: Arc<Fabric>) -> anyhow::
             }
         }
     }
+}
+
+/// kube-ovn fills in a route's policy where the user gave none, guarded by the version it saw;
+/// whoever writes routes at the same moment gets a conflict, here as there.
+async fn fill_policies(api: &Api<DynamicObject>, vpc: &DynamicObject) {
+    let Some(routes) = with_policies(&vpc.data) else { return };
+    let patch = json!({
+        "metadata": {"resourceVersion": vpc.metadata.resource_version}, "spec": {"staticRoutes": routes},
+    });
+    // Refused means that there is a newer object: its event brings us back.
+    let _ = api.patch(VPC, &PatchParams::default(), &Patch::Merge(patch)).await;
+}
+
+/// The routes with every policy filled in, if one was missing.
+fn with_policies(vpc: &Value) -> Option<Value> {
+    let mut routes = vpc.pointer("/spec/staticRoutes")?.clone();
+    let mut filled = false;
+    for route in routes.as_array_mut()?.iter_mut().filter_map(Value::as_object_mut) {
+        if route.get("policy").and_then(Value::as_str).unwrap_or_default().is_empty() {
+            route.insert("policy".into(), json!("policyDst"));
+            filled = true;
+        }
+    }
+    filled.then_some(routes)
 }
 
 /// The routes an object asks for. Like OVN, a later entry for the same range wins; entries that
@@ -107,7 +131,6 @@ fn observed(json: &str) -> Routes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn vpc(routes: Value) -> Value {
         json!({"spec": {"staticRoutes": routes}})
@@ -139,6 +162,14 @@ mod tests {
         ])));
         assert_eq!(routes.len(), 1);
         assert!(routes.contains_key(&"8.8.8.8/32".parse().expect("a range")));
+    }
+
+    #[test]
+    fn a_missing_policy_is_filled_in_once() {
+        let routes = json!([{"cidr": "242.1.0.0/16", "nextHopIP": "10.0.1.254"}]);
+        let filled = with_policies(&vpc(routes)).expect("one was missing");
+        assert_eq!(filled[0]["policy"], "policyDst");
+        assert_eq!(with_policies(&vpc(filled)), None);
     }
 
     #[test]
