@@ -132,3 +132,66 @@ fn link_of(action: &Action) -> Option<&str> {
         | Action::NatInsert { .. } => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use causeway_core::vpc::{Route, Step, Variant};
+
+    use super::*;
+
+    fn gre(name: &str) -> Action {
+        let want = LinkKind::Gre { local: None, remote: None, ttl: 255, keyed: false };
+        Action::LinkAdd { link: name.parse().expect("name"), want }
+    }
+
+    fn up(name: &str) -> Action {
+        Action::LinkUp { link: name.parse().expect("name") }
+    }
+
+    fn failures_of(actions: Vec<Action>, stdout: &str) -> BTreeMap<usize, StepError> {
+        let steps = actions.into_iter().map(|action| Step { owner: None, action }).collect();
+        let plan = Plan { steps, ..Plan::default() };
+        failures(&plan, &Input::of(&plan), &Sections::parse(stdout.as_bytes()).expect("framed"))
+    }
+
+    #[test]
+    fn a_batch_names_the_step_that_failed_and_its_consequences_get_its_reason() {
+        let stdout = "@@causeway begin ip-first\nError: Unknown device type.\nCommand failed -:1\n\n@@causeway end 1\n\
+            @@causeway begin ip-last\nCannot find device \"g1\"\nCommand failed -:1\nRTNETLINK answers: File exists\nCommand failed -:3\n\n@@causeway end 1\n";
+        let range = "242.1.0.0/16".parse().expect("range");
+        let route = Route { range, via: None, dev: Some("g2".into()), protocol: 157, metric: 0 };
+        let plan = vec![gre("g1"), up("g1"), up("g2"), Action::RoutePut { route, replace: false }];
+        let lacking = StepError::KernelLacksTunnelType("gre");
+        let expected = [(0, lacking.clone()), (1, lacking), (3, StepError::Refused("File exists".into()))];
+        assert_eq!(failures_of(plan, stdout), expected.into());
+    }
+
+    #[test]
+    fn rules_fail_together_with_the_reason_that_iptables_gave() {
+        let del = |spec: &str| Action::NatDel { variant: Variant::Nft, spec: spec.into() };
+        let stdout = "@@causeway begin restore-nft\n# Warning: iptables-legacy tables present\niptables-nft-restore: line 2 failed\n\n@@causeway end 1\n";
+        let refused = StepError::Refused("iptables-nft-restore: line 2 failed".into());
+        assert_eq!(
+            failures_of(vec![del("a"), del("b")], stdout),
+            [(0, refused.clone()), (1, refused)].into()
+        );
+    }
+
+    #[test]
+    fn a_warning_of_a_tool_that_worked_is_no_failure() {
+        let stdout = "@@causeway begin ip-last\nsome warning\n\n@@causeway end 0\n";
+        assert_eq!(failures_of(vec![up("g1")], stdout), BTreeMap::new());
+    }
+
+    #[test]
+    fn a_part_that_was_not_run_did_not_work() {
+        assert_eq!(failures_of(vec![up("g1")], "").len(), 1);
+    }
+
+    #[test]
+    fn bash_is_not_quoted_to_people() {
+        let stdout = "@@causeway begin sysctl\nbash: line 9: /proc/sys/net/ipv4/ip_forward: Read-only file system\nCommand failed -:1\n\n@@causeway end 0\n";
+        let refused = StepError::Refused("/proc/sys/net/ipv4/ip_forward: Read-only file system".into());
+        assert_eq!(failures_of(vec![Action::Forward], stdout), [(0, refused)].into());
+    }
+}

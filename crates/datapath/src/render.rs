@@ -186,3 +186,76 @@ fn route_words(route: &Route) -> String {
     }
     words
 }
+
+#[cfg(test)]
+mod tests {
+    use causeway_core::names::ObjectKey;
+    use causeway_core::vpc::{EgressRange, Step};
+
+    use super::*;
+
+    fn steps(actions: Vec<Action>) -> Plan {
+        let steps = actions.into_iter().map(|action| Step { owner: None, action }).collect();
+        Plan { steps, ..Plan::default() }
+    }
+
+    fn text(plan: &Plan) -> String {
+        String::from_utf8(Input::of(plan).bytes()).expect("text")
+    }
+
+    #[test]
+    fn a_link_goes_up_and_gets_its_route_after_its_settings_and_its_rule_stand() {
+        let link = || "demo".parse().expect("name");
+        let (local, remote) = ("172.50.16.11".parse().ok(), "172.50.16.21".parse().ok());
+        let range = "242.1.0.0/16".parse().expect("range");
+        let route = Route { range, via: None, dev: Some("demo".into()), protocol: ROUTE_PROTOCOL, metric: 0 };
+        let owner = ObjectKey::new("ns1", "demo");
+        let egress = EgressRange { first: [242, 0, 0, 1].into(), last: [242, 0, 0, 8].into() };
+        let kind = LinkKind::Vxlan { vni: 100, port: 4789, local, remote, dev: Some("net1".into()) };
+        let plan = steps(vec![
+            Action::LinkDel { link: "in-the-way".into() },
+            Action::Forward,
+            Action::LinkAdd { link: link(), want: kind },
+            Action::LinkAlias { link: link(), owner: owner.clone() },
+            Action::AddrPut { link: link(), address: "10.100.0.1/24".parse().expect("address") },
+            Action::ProxyDelay { link: link() },
+            Action::ProxyArp { link: link() },
+            Action::LooseFilter { link: link() },
+            Action::LinkUp { link: link() },
+            Action::RoutePut { route: route.clone(), replace: false },
+            Action::RouteDel { route: Route { metric: 7, ..route } },
+            Action::LinkDel { link: "stale".into() },
+            Action::NatInsert { variant: Variant::Nft, owner, range, egress },
+        ]);
+        insta::assert_snapshot!(text(&plan), @r#"
+        link del dev in-the-way
+        link add demo address 02:43:ac:32:10:0b group 1129797889 type vxlan local 172.50.16.11 remote 172.50.16.21 id 100 dstport 4789 dev net1
+        link set dev demo alias causeway:ns1/demo
+        addr replace 10.100.0.1/24 dev demo
+        ntable change name arp_cache dev demo proxy_delay 0
+        @@causeway end
+        ipv4/ip_forward 1
+        ipv4/conf/demo/proxy_arp 1
+        ipv4/conf/demo/rp_filter 2
+        @@causeway end
+        @@causeway end
+        *nat
+        -I POSTROUTING 1 -d 242.1.0.0/16 -m comment --comment "causeway:ns1/demo" -j SNAT --to-source 242.0.0.1-242.0.0.8
+        COMMIT
+        @@causeway end
+        link set dev demo up
+        route add 242.1.0.0/16 dev demo proto 157
+        route del 242.1.0.0/16 dev demo proto 157 metric 7
+        link del dev stale
+        @@causeway end
+        "#);
+    }
+
+    #[test]
+    fn a_name_that_would_mean_another_link_in_a_batch_is_not_said() {
+        let plan =
+            steps(vec![Action::LinkDel { link: "eth0#x".into() }, Action::LinkDel { link: "ok".into() }]);
+        assert!(!text(&plan).contains("eth0"));
+        assert_eq!(Input::of(&plan).unsayable, [0]);
+    }
+}

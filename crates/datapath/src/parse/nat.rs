@@ -35,13 +35,14 @@ pub(super) fn nat(sections: &Sections, stderr: &[u8]) -> Result<Nat, Trouble> {
         }
     }
     let chosen = active(sections);
-    let active = if postrouting.contains_key(&chosen) {
-        chosen
-    } else {
-        let other = postrouting.keys().next();
-        *other.ok_or_else(|| broken.unwrap_or_else(|| unreadable("NAT rules", "there is no listing")))?
-    };
-    Ok(Nat { active, postrouting })
+    let holds_the_chains = sections.find(names(chosen).1).is_some();
+    let listed = postrouting.contains_key(&chosen);
+    let other = postrouting.keys().next().copied().filter(|_| !holds_the_chains);
+    match (if listed { Some(chosen) } else { other }, broken) {
+        (Some(active), _) => Ok(Nat { active, postrouting }),
+        (None, Some(broken)) => Err(broken),
+        (None, None) => Err(unreadable("NAT rules", "there is no listing")),
+    }
 }
 
 /// The variant that holds the gateway's own chains; where none does (or both do), the one that the gateway's

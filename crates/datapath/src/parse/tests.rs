@@ -1,1 +1,195 @@
+//! Recorded output of several versions, and output that nobody ever printed.
 
+use proptest::prelude::*;
+
+use causeway_core::names::ObjectKey;
+use causeway_core::vpc::{Have, LinkKind, NatRule, Variant};
+
+use super::have;
+use crate::Trouble;
+use crate::sections::Sections;
+
+/// The same gateway seen through iproute2 5.9, 6.1, 6.15, 7.3 and iptables 1.8.7, 1.8.9, 1.8.11, 1.8.13.
+const FIXTURES: [&str; 4] = [
+    include_str!("../../fixtures/debian11.txt"),
+    include_str!("../../fixtures/debian12.txt"),
+    include_str!("../../fixtures/debian13.txt"),
+    include_str!("../../fixtures/debian-sid.txt"),
+];
+
+fn parse(text: &[u8]) -> Result<Have, Trouble> {
+    have(&Sections::parse(text)?, b"what stderr said")
+}
+
+/// The recording with one line of JSON or one rule in a section replaced.
+fn with(section: &str, body: &str, status: i32) -> String {
+    let begin = format!("@@causeway begin {section}\n");
+    let (before, rest) = FIXTURES[1].split_once(&begin).expect("the section");
+    let (_, after) = rest.split_once("@@causeway end 0\n").expect("its end");
+    format!("{before}{begin}{body}\n@@causeway end {status}\n{after}")
+}
+
+#[test]
+fn every_recorded_version_tells_the_same() {
+    let all: Vec<Have> = FIXTURES.iter().map(|text| parse(text.as_bytes()).expect("readable")).collect();
+    for have in &all[1..] {
+        assert_eq!(*have, all[0]);
+    }
+    let have = &all[0];
+    let demo = &have.links["demo"];
+    assert!(demo.is_ours() && demo.up && demo.proxy_arp && !demo.arp_off);
+    assert_eq!((demo.rp_filter, demo.proxy_delay, have.links["eth0"].proxy_delay), (2, 0, 800));
+    assert_eq!(demo.owner(), Some(ObjectKey::new("ns1", "demo")));
+    let addresses: Vec<String> = demo.addresses.iter().map(ToString::to_string).collect();
+    assert_eq!(addresses, ["10.100.0.1/24", "10.100.0.7/24"]);
+    let kind = LinkKind::Vxlan {
+        vni: 100,
+        port: 4789,
+        local: "172.50.16.11".parse().ok(),
+        remote: "172.50.16.21".parse().ok(),
+        dev: Some("net1".into()),
+    };
+    assert_eq!(demo.kind, Some(kind));
+    let half = &have.links["half"];
+    assert!(half.is_ours() && !half.up && half.alias.is_none());
+    assert!(matches!(half.kind, Some(LinkKind::Vxlan { remote: None, .. })));
+    assert!(have.links["net1"].arp_off && !have.links["net1"].is_ours() && !have.forwarding);
+}
+
+#[test]
+fn routes_keep_who_made_them_and_those_for_a_type_of_service_are_no_obstacle() {
+    let have = parse(FIXTURES[0].as_bytes()).expect("readable");
+    let listed: Vec<String> =
+        have.routes.iter().map(|r| format!("{r} proto {} metric {}", r.protocol, r.metric)).collect();
+    assert_eq!(
+        listed,
+        [
+            "0.0.0.0/0 via 10.0.1.1 dev eth0 proto 3 metric 0",
+            "9.1.0.0/16 dev eth0 proto 4 metric 50",
+            "9.2.0.0/16 proto 3 metric 0",
+            "9.3.0.0/16 proto 3 metric 0",
+            "10.0.1.0/24 dev eth0 proto 2 metric 0",
+            "10.100.0.0/24 dev demo proto 2 metric 0",
+            "172.50.16.0/24 dev net1 proto 2 metric 0",
+            "242.0.0.0/16 via 10.0.1.1 dev eth0 proto 157 metric 0",
+            "242.1.0.0/16 dev demo proto 157 metric 0",
+        ]
+    );
+}
+
+#[test]
+fn our_rules_are_known_by_their_exact_comment_and_brought_to_one_form() {
+    let have = parse(FIXTURES[0].as_bytes()).expect("readable");
+    assert_eq!(have.nat.active, Variant::Nft);
+    let ours =
+        |name: &str, spec: &str| NatRule::Ours { owner: ObjectKey::new("ns1", name), spec: spec.into() };
+    let expected = [
+        ours(
+            "demo",
+            "-d 242.1.0.0/16 -m comment --comment \"causeway:ns1/demo\" -j SNAT --to-source 242.0.0.1-242.0.0.8",
+        ),
+        ours(
+            "one",
+            "-d 242.2.0.9/32 -m comment --comment \"causeway:ns1/one\" -j SNAT --to-source 242.0.0.1-242.0.0.1",
+        ),
+        ours(
+            "odd",
+            "-d 242.3.0.0/16 -o net1 -m comment --comment \"causeway:ns1/odd\" -j SNAT --to-source 242.0.0.1 --persistent",
+        ),
+    ];
+    for rules in have.nat.postrouting.values() {
+        assert_eq!(rules[..3], expected);
+        assert!(rules[3..].iter().all(|rule| matches!(rule, NatRule::Foreign(_))), "{rules:?}");
+    }
+}
+
+#[test]
+fn quoting_and_order_of_a_rule_may_differ() {
+    let canonical =
+        "-d 242.1.0.0/16 -m comment --comment \"causeway:a/b\" -j SNAT --to-source 242.0.0.1-242.0.0.8";
+    for (listed, same) in [
+        ("-d 242.1.0.0/16 -m comment --comment causeway:a/b -j SNAT --to-source 242.0.0.1-242.0.0.8", true),
+        (
+            "-m comment --comment \"causeway:a/b\" -d 242.1.0.0/16 -j SNAT --to-source 242.0.0.1-242.0.0.8",
+            true,
+        ),
+        (
+            "! -d 242.1.0.0/16 -m comment --comment causeway:a/b -j SNAT --to-source 242.0.0.1-242.0.0.8",
+            false,
+        ),
+        (
+            "-d 242.1.0.0/16 -m comment --comment causeway:a/b -j SNAT --to-source 242.0.0.1-242.0.0.8:1024-2048",
+            false,
+        ),
+        ("-d 242.1.0.0/16 -m comment --comment causeway:a/b -j MASQUERADE", false),
+        ("-d 242.1.0.0/16 -m comment --comment causeway:a/b", false),
+    ] {
+        let text = with("nat-nft", &format!("-P POSTROUTING ACCEPT\n-A POSTROUTING {listed}\n"), 0);
+        let have = parse(text.as_bytes()).expect("readable");
+        let spec = if same { canonical } else { listed };
+        let expected = NatRule::Ours { owner: ObjectKey::new("a", "b"), spec: spec.into() };
+        assert_eq!(have.nat.postrouting[&Variant::Nft], [expected], "{listed}");
+    }
+}
+
+#[test]
+fn gre_links_are_read_with_and_without_ends_and_keys() {
+    let link = |data: &str| {
+        let json = format!(r#"[{{}},{{"ifname":"g","linkinfo":{{"info_kind":"gre","info_data":{data}}}}}]"#);
+        parse(with("links", &json, 0).as_bytes()).expect("readable").links["g"].kind.clone()
+    };
+    let (local, remote) = ("172.50.16.11".parse().ok(), "172.50.16.21".parse().ok());
+    assert_eq!(
+        link(r#"{"remote":"172.50.16.21","local":"172.50.16.11","ttl":255,"pmtudisc":true}"#),
+        Some(LinkKind::Gre { local, remote, ttl: 255, keyed: false })
+    );
+    assert_eq!(
+        link(r#"{"remote":"any","local":"any","ttl":"inherit","ikey":"0.0.0.7"}"#),
+        Some(LinkKind::Gre { local: None, remote: None, ttl: 0, keyed: true })
+    );
+}
+
+#[test]
+fn a_link_that_vanished_between_two_listings_is_no_error() {
+    let gone = with("links", "[]", 0);
+    let have = parse(gone.as_bytes()).expect("readable");
+    assert!(have.links.is_empty() && !have.routes.is_empty());
+    assert!(parse(with("neighbours", "", 0).as_bytes()).is_ok());
+    assert!(parse(with("sysctls", "", 0).as_bytes()).is_ok());
+}
+
+#[test]
+fn a_tool_that_failed_is_an_error_and_one_variant_that_does_not_work_is_not() {
+    let failed = Trouble::Failed { status: 2, stderr: "what stderr said".into() };
+    assert_eq!(parse(with("routes", "", 2).as_bytes()), Err(failed.clone()));
+    let without_legacy = parse(with("nat-legacy", "", 3).as_bytes()).expect("nft is left");
+    assert_eq!(without_legacy.nat.postrouting.keys().collect::<Vec<_>>(), [&Variant::Nft]);
+    let json = parse(with("links", "[{", 0).as_bytes());
+    assert!(matches!(json, Err(Trouble::Unreadable { what: "links", .. })), "{json:?}");
+}
+
+#[test]
+fn the_gateways_rules_in_a_variant_that_fails_are_not_taken_for_absent() {
+    assert!(parse(with("nat-nft", "", 4).as_bytes()).is_err());
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = parse(&bytes);
+    }
+
+    #[test]
+    fn damaged_recordings_never_panic(
+        fixture in 0..FIXTURES.len(),
+        edits in prop::collection::vec((any::<prop::sample::Index>(), 0..40usize, prop::collection::vec(any::<u8>(), 0..6)), 1..6),
+    ) {
+        let mut bytes = FIXTURES[fixture].as_bytes().to_vec();
+        for (at, cut, put) in edits {
+            let at = at.index(bytes.len() + 1);
+            let end = (at + cut).min(bytes.len());
+            bytes.splice(at..end, put);
+        }
+        let _ = parse(&bytes);
+    }
+}
