@@ -1,3 +1,83 @@
-//! The `causeway` binary.
+//! The `causeway` command: the controller, the sandbox, and small helps for people.
 
-fn main() {}
+mod controller;
+#[cfg(feature = "sandbox")]
+mod sandbox;
+mod status;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+/// Joins the VPCs of many Kubernetes clusters: tunnels between their gateways, declared as objects.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Keep gateways, records and statuses of one cluster as its objects say.
+    Controller(controller::Args),
+    /// Show every tunnel of a cluster: up, or why not.
+    Status(status::Args),
+    /// Print the custom resource definitions.
+    Crds,
+    /// Run two clusters on this machine and join their VPCs.
+    #[cfg(feature = "sandbox")]
+    Sandbox(sandbox::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli.command) {
+        Ok(code) => code,
+        Err(error) => {
+            // Where nobody can read it there is nothing left to do about it.
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Controller(args) => {
+            start_logging(args.log_format);
+            controller::prepare(&args)?;
+            runtime()?.block_on(controller::run(args))
+        }
+        Command::Status(args) => runtime()?.block_on(status::run(args)),
+        Command::Crds => {
+            std::io::stdout().write_all(causeway_api::crds_yaml().as_bytes())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        #[cfg(feature = "sandbox")]
+        Command::Sandbox(args) => {
+            if let Err(missing) = sandbox::prepare(&args) {
+                writeln!(std::io::stderr(), "error: {missing}")?;
+                return Ok(ExitCode::from(sandbox::EXIT_CODE));
+            }
+            runtime()?.block_on(sandbox::run(args))
+        }
+    }
+}
+
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    // Already installed is as good: there is only one provider in this program.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}
+
+fn start_logging(format: controller::LogFormat) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        controller::LogFormat::Json => logs.json().flatten_event(true).init(),
+        controller::LogFormat::Text => logs.with_ansi(false).init(),
+    }
+}

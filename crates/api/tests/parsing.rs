@@ -1,0 +1,141 @@
+//! Objects as people and other operators write them become the values that decisions rest on.
+
+use causeway_api::{GatewayExIp, VpcNatTunnel, parse};
+use causeway_core::vpc::TunnelKind;
+use causeway_core::vpc::objects::{Ends, NodeHealth};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+fn object<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("an object of that kind")
+}
+
+fn tunnel(labels: Value, spec: Value) -> VpcNatTunnel {
+    let metadata = json!({ "name": "ovn-gre0", "namespace": "ns1", "labels": labels });
+    object(
+        json!({ "apiVersion": "kubeovn.ustc.io/v1", "kind": "VpcNatTunnel", "metadata": metadata, "spec": spec }),
+    )
+}
+
+fn sample() -> Value {
+    json!({ "clusterId": "cluster2", "gatewayName": "gw1", "interfaceAddr": "10.100.0.1/24", "natGwDp": "gw1" })
+}
+
+#[test]
+fn the_sample_manifest_is_a_gre_tunnel_by_gateway() {
+    let manifest: VpcNatTunnel =
+        serde_saphyr::from_str(include_str!("../../../samples/tunnel.yaml")).expect("a tunnel");
+    let spec = parse::tunnel(&manifest).spec.expect("valid");
+    assert_eq!(spec.kind, TunnelKind::Gre);
+    assert_eq!(spec.link.as_str(), "ovn-gre0");
+    let Ends::ByGateway { gateway, peer } = spec.ends else { panic!("by gateway") };
+    assert_eq!((gateway.as_str(), peer.to_string().as_str()), ("gw1", "cluster2/gw1"));
+}
+
+#[test]
+fn vni_and_port_come_from_labels_and_have_bounds() {
+    let mut spec = sample();
+    spec["type"] = "vxlan".into();
+    let kind = |labels| parse::tunnel(&tunnel(labels, spec.clone())).spec.map(|spec| spec.kind);
+    assert_eq!(kind(json!({})), Ok(TunnelKind::Vxlan { vni: 100, port: 4789 }));
+    assert_eq!(kind(json!({"vid": "7", "vx-port": "8472"})), Ok(TunnelKind::Vxlan { vni: 7, port: 8472 }));
+    for bad in
+        [json!({"vid": "0"}), json!({"vid": "16777216"}), json!({"vid": "x"}), json!({"vx-port": "65536"})]
+    {
+        let error = kind(bad.clone()).expect_err("out of bounds");
+        assert!(error.contains("is not a number from"), "{bad}: {error}");
+    }
+}
+
+#[test]
+fn a_spec_that_makes_no_sense_is_a_sentence_not_a_failure() {
+    let mut spec = sample();
+    spec["interfaceAddr"] = "10.100.0.1".into();
+    let error = parse::tunnel(&tunnel(json!({}), spec)).spec.expect_err("no prefix");
+    assert!(error.contains("10.100.0.1/24"), "{error}");
+    let mut both = sample();
+    both["remoteCluster"] = "c3".into();
+    assert!(parse::tunnel(&tunnel(json!({}), both)).spec.is_err());
+}
+
+#[test]
+fn scratch_fields_of_older_operators_are_accepted_and_mean_nothing() {
+    let mut spec = sample();
+    for field in ["remoteIp", "internalIp", "localGw"] {
+        spec[field] = "whatever".into();
+    }
+    let plain = parse::tunnel(&tunnel(json!({}), sample())).spec;
+    assert_eq!(parse::tunnel(&tunnel(json!({}), spec)).spec, plain);
+}
+
+fn record(name: &str, labels: Value, spec: Value) -> GatewayExIp {
+    let metadata = json!({ "name": name, "namespace": "kube-system", "labels": labels });
+    object(
+        json!({ "apiVersion": "kubeovn.ustc.io/v1", "kind": "GatewayExIp", "metadata": metadata, "spec": spec }),
+    )
+}
+
+#[test]
+fn records_are_read_in_both_spellings() {
+    let ours = record("gw1-c2", json!({}), json!({"externalip": "1.2.3.4", "globalnetcidr": "242.1.0.0/16"}));
+    let theirs =
+        record("gw1-c2", json!({}), json!({"externalIp": "1.2.3.4", "globalNetCIDR": "242.1.0.0/16"}));
+    for record in [parse::record(&ours), parse::record(&theirs)] {
+        assert_eq!((record.external_ip.as_str(), record.globalnet.as_str()), ("1.2.3.4", "242.1.0.0/16"));
+    }
+}
+
+#[test]
+fn a_record_without_labels_is_understood_by_its_name() {
+    let at_broker = parse::record(&record("gw.c-2.x", json!({}), json!({})));
+    assert_eq!(at_broker.gateway.expect("before the dot").as_str(), "gw");
+    assert_eq!(at_broker.cluster.expect("behind the first dot").as_str(), "c-2.x");
+    let nameless = parse::record(&record("nodots", json!({}), json!({})));
+    assert_eq!((nameless.gateway, nameless.cluster), (None, None));
+}
+
+#[test]
+fn a_name_that_two_gateways_could_share_is_told_apart_by_labels() {
+    let labels = |gateway: &str, cluster: &str| json!({ "localGateway": gateway, "localCluster": cluster });
+    let one = parse::record(&record("a-b-c", labels("a-b", "c"), json!({})));
+    let other = parse::record(&record("a-b-c", labels("a", "b-c"), json!({})));
+    assert_ne!(one.peer(), other.peer());
+    let lying = parse::record(&record("a-b-c", labels("x", "y"), json!({})));
+    assert_eq!(lying.peer(), None);
+}
+
+#[test]
+fn a_gateway_pod_tells_its_addresses_on_dual_stack_too() {
+    let pod: Pod = object(json!({
+        "metadata": {
+            "name": "vpc-nat-gw-gw1-0", "namespace": "kube-system", "uid": "u",
+            "labels": { "app": "vpc-nat-gw-gw1" },
+            "annotations": {
+                "ovn.kubernetes.io/ip_address": "10.0.1.254,fd00::254",
+                "ovn.kubernetes.io/gateway": "10.0.1.1,fd00::1",
+                "ovn.kubernetes.io/logical_router": "test-vpc-1",
+                "ovn-vpc-external-network.kube-system.kubernetes.io/ip_address": "172.50.16.11",
+            },
+        },
+        "spec": { "nodeName": "n1", "containers": [] },
+        "status": { "phase": "Running" },
+    }));
+    let pod = parse::gateway_pod(&pod, "vpc-nat-gw-").expect("a gateway's");
+    assert_eq!(pod.gateway.as_str(), "gw1");
+    assert_eq!(pod.lan.map(|a| a.to_string()).as_deref(), Some("10.0.1.254"));
+    assert_eq!(pod.router.map(|a| a.to_string()).as_deref(), Some("10.0.1.1"));
+    let external: Vec<_> = pod.external.iter().map(|(provider, a)| format!("{provider}={a}")).collect();
+    assert_eq!(external, ["ovn-vpc-external-network.kube-system=172.50.16.11"]);
+}
+
+#[test]
+fn a_silent_node_tells_since_when_and_a_new_one_is_not_silent() {
+    let node = |conditions: Value| {
+        parse::node(&object::<Node>(json!({ "metadata": {}, "status": { "conditions": conditions } })))
+    };
+    let ready = |status: &str| json!([{ "type": "Ready", "status": status, "lastTransitionTime": "1970-01-01T00:01:00Z" }]);
+    assert_eq!(node(ready("True")), (NodeHealth::Ready, None));
+    assert_eq!(node(ready("Unknown")), (NodeHealth::NotReady, Some(60)));
+    assert_eq!(node(json!([])), (NodeHealth::Ready, None));
+}

@@ -1,0 +1,155 @@
+//! `causeway controller`: flags and environment become the controller's options.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use causeway_controller::{Options, vpc};
+use causeway_core::vpc::Given;
+use causeway_core::{Cidr, ClusterId};
+use clap::ValueEnum;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// Keep gateways, records and statuses of one cluster as its objects say.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The cluster to look after; without it the one this pod runs in.
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    kubeconfig: Option<PathBuf>,
+    /// The broker; without it Submariner's ServiceDiscovery object says where it is.
+    #[arg(long, value_name = "FILE")]
+    broker_kubeconfig: Option<PathBuf>,
+    /// The namespace of the exchange at a broker given by --broker-kubeconfig.
+    #[arg(long, value_name = "NAME", default_value = vpc::broker::DEFAULT_NAMESPACE)]
+    broker_namespace: String,
+    /// This cluster's id, in place of the ServiceDiscovery object's.
+    #[arg(long, value_name = "ID")]
+    cluster_id: Option<ClusterId>,
+    /// This cluster's range of global addresses, in place of Submariner's.
+    #[arg(long, value_name = "CIDR")]
+    globalnet_cidr: Option<Cidr>,
+    /// This cluster's egress addresses, in place of Submariner's.
+    #[arg(long, value_name = "IP,…", value_delimiter = ',')]
+    egress_ips: Vec<Ipv4Addr>,
+    /// How the names of gateways' workloads begin.
+    #[arg(long, value_name = "PREFIX", default_value = "vpc-nat-gw-")]
+    gateway_prefix: String,
+    /// Where /healthz, /readyz and /metrics are served.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
+    listen: SocketAddr,
+    /// Work without a lease; only for a single replica.
+    #[arg(long)]
+    no_leader_election: bool,
+    /// Where the leader's lease lives.
+    #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", default_value = "kube-system")]
+    lease_namespace: String,
+    /// The name of this replica; by default the host's name and the process's id.
+    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    identity: Option<String>,
+    /// How many things are looked after at once.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    workers: usize,
+    /// The longest that a command in a gateway may take.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    exec_timeout: u64,
+    /// How logs look.
+    #[arg(long, value_enum, default_value = "json")]
+    pub(crate) log_format: LogFormat,
+    /// End when the process that started this one does.
+    #[arg(long, hide = true)]
+    exit_with_parent: bool,
+}
+
+/// How logs look.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// One JSON object per line.
+    Json,
+    /// For people.
+    Text,
+}
+
+/// How often a gateway is looked at although nothing was heard of it: iptables has no monitor.
+const DRIFT_INTERVAL: Duration = Duration::from_secs(15);
+/// How often both sides of the exchange are compared as a whole.
+const RESYNC_INTERVAL: Duration = Duration::from_secs(120);
+/// How long a node may be silent before its gateway counts as gone.
+const NODE_GRACE: Duration = Duration::from_secs(60);
+
+/// What must happen before any thread starts.
+pub(crate) fn prepare(args: &Args) -> anyhow::Result<()> {
+    if args.exit_with_parent {
+        nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM).context("--exit-with-parent")?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let stop = CancellationToken::new();
+    let options = options(args).await?;
+    tokio::spawn(end_on_signal(stop.clone()));
+    causeway_controller::run(options, stop).await?;
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn options(args: Args) -> anyhow::Result<Options> {
+    let broker = match &args.broker_kubeconfig {
+        Some(path) => {
+            Some(vpc::broker::Broker { client: client(Some(path)).await?, namespace: args.broker_namespace })
+        }
+        None => None,
+    };
+    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    Ok(Options {
+        client: client(args.kubeconfig.as_deref()).await?,
+        identity: args.identity.unwrap_or_else(|| format!("{host}-{}", std::process::id())),
+        lease_namespace: (!args.no_leader_election).then_some(args.lease_namespace),
+        listen: args.listen,
+        workers: args.workers,
+        vpc: vpc::Options {
+            given: Given {
+                cluster: args.cluster_id,
+                globalnet: args.globalnet_cidr,
+                egress: args.egress_ips,
+            },
+            broker,
+            gateway_prefix: args.gateway_prefix,
+            exec_timeout: Duration::from_secs(args.exec_timeout),
+            drift_interval: DRIFT_INTERVAL,
+            resync_interval: RESYNC_INTERVAL,
+            node_grace: NODE_GRACE,
+        },
+    })
+}
+
+/// A client from a kubeconfig, else from the pod's own account.
+pub(crate) async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let read = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
+            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?
+        }
+        None => Config::infer().await.context("no --kubeconfig was given and this is no pod")?,
+    };
+    Ok(Client::try_from(config)?)
+}
+
+async fn end_on_signal(stop: CancellationToken) {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("asked to stop");
+    stop.cancel();
+}
