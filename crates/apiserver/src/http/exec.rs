@@ -1,0 +1,278 @@
+//! `pods/exec` over WebSocket: one connection, one byte of channel before every message.
+//!
+//! The session is one task: it runs the command, carries its output to the client and the client's
+//! input to it. The command's end is told after all its output. When the client leaves first, the
+//! command is dropped.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::FromRequestParts;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::response::Response;
+use futures::{SinkExt, StreamExt};
+use http::{Method, Request};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::sync::mpsc;
+
+use super::Shared;
+use super::path::Place;
+use super::query::Query;
+use super::read::target;
+use crate::exec::{Exec, ExecEnd, ExecIo, ExecRequest};
+use crate::resource::{Nature, Resource};
+use crate::status::ApiError;
+
+const STDIN: u8 = 0;
+const STDOUT: u8 = 1;
+const STDERR: u8 = 2;
+const STATUS: u8 = 3;
+const RESIZE: u8 = 4;
+/// In v5, followed by the channel that its sender will not use any more.
+const CLOSE: u8 = 255;
+
+const V5: &str = "v5.channel.k8s.io";
+const V4: &str = "v4.channel.k8s.io";
+const BUFFER: usize = 32 * 1024;
+
+pub(super) fn is_served(resource: &Resource) -> bool {
+    matches!(resource.nature, Nature::Pod)
+}
+
+pub(super) async fn exec(
+    shared: &Arc<Shared>,
+    resource: &Arc<Resource>,
+    place: &Place,
+    request: Request<Body>,
+) -> Result<Response, ApiError> {
+    let wanted = wanted(shared, resource, place, &Query::of(request.uri()))?;
+    let Some(exec) = shared.exec.clone() else {
+        return Err(ApiError::new(
+            501,
+            "NotImplemented",
+            "this server runs no commands: it was started without exec",
+        ));
+    };
+    let upgrade = upgrade(request).await?;
+    exec.admit(&wanted).await.map_err(|(code, reason, message)| ApiError::new(code, &reason, message))?;
+    let v5 = upgrade.selected_protocol().is_some_and(|protocol| protocol == V5);
+    let stopping = shared.stopping.clone();
+    let sessions = shared.sessions.token();
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        tokio::select! {
+            () = session(socket, exec, wanted, v5) => {}
+            () = stopping.cancelled() => {}
+        }
+        drop(sessions);
+    }))
+}
+
+/// The handshake, for either method that clients use.
+async fn upgrade(request: Request<Body>) -> Result<WebSocketUpgrade, ApiError> {
+    let (mut head, _) = request.into_parts();
+    let protocol =
+        head.headers.get(http::header::UPGRADE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if protocol.is_empty() {
+        return Err(ApiError::bad_request("unable to upgrade: Upgrade request required"));
+    }
+    if !protocol.eq_ignore_ascii_case("websocket") {
+        return Err(ApiError::bad_request(format!(
+            "unable to upgrade: Upgrade request required to websocket ({V5} or {V4}); {protocol} is not served"
+        )));
+    }
+    head.method = Method::GET;
+    let upgrade = WebSocketUpgrade::from_request_parts(&mut head, &())
+        .await
+        .map_err(|why| ApiError::bad_request(format!("unable to upgrade: {why}")))?
+        .protocols([V5, V4]);
+    if upgrade.selected_protocol().is_none() {
+        return Err(ApiError::bad_request(format!(
+            "unable to upgrade: none of the subprotocols {V5}, {V4} is offered"
+        )));
+    }
+    Ok(upgrade)
+}
+
+/// What is to be run, checked against the pod.
+fn wanted(
+    shared: &Shared,
+    resource: &Arc<Resource>,
+    place: &Place,
+    query: &Query,
+) -> Result<ExecRequest, ApiError> {
+    let target = target(resource, place);
+    let pod = shared.read().get(&target)?.clone();
+    let name = &target.key.name;
+    if let Some(phase @ ("Succeeded" | "Failed")) = pod.value["status"]["phase"].as_str() {
+        return Err(ApiError::bad_request(format!(
+            "cannot exec into a container in a completed pod; current phase is {phase}"
+        )));
+    }
+    let lists = ["containers", "initContainers", "ephemeralContainers"];
+    let names = |list: &str| -> Vec<String> {
+        let containers = pod.value["spec"][list].as_array().into_iter().flatten();
+        containers.filter_map(|container| container["name"].as_str().map(str::to_owned)).collect()
+    };
+    let main = names("containers");
+    let container = match (query.text("container"), main.as_slice()) {
+        ("", [only]) => only.clone(),
+        ("", several) => {
+            let choices = several.join(" ");
+            return Err(ApiError::bad_request(format!(
+                "a container name must be specified for pod {name}, choose one of: [{choices}]"
+            )));
+        }
+        (given, _) if lists.iter().any(|list| names(list).iter().any(|name| name == given)) => {
+            given.to_owned()
+        }
+        (given, _) => {
+            return Err(ApiError::bad_request(format!("container {given} is not valid for pod {name}")));
+        }
+    };
+    let request = ExecRequest {
+        namespace: target.key.namespace.clone(),
+        pod: name.clone(),
+        container: Some(container),
+        command: query.all("command"),
+        stdin: query.flag("stdin")?,
+        stdout: query.flag("stdout")?,
+        stderr: query.flag("stderr")?,
+        tty: query.flag("tty")?,
+    };
+    if request.command.is_empty() {
+        return Err(ApiError::bad_request("you must specify at least 1 command for the exec to run"));
+    }
+    if !request.stdin && !request.stdout && !request.stderr {
+        return Err(ApiError::bad_request("you must specify at least 1 of stdin, stdout, stderr"));
+    }
+    Ok(request)
+}
+
+async fn session(socket: WebSocket, exec: Arc<dyn Exec>, request: ExecRequest, v5: bool) {
+    let (mut sink, mut incoming) = socket.split();
+    let (stdin, stdin_end) = tokio::io::duplex(BUFFER);
+    let (stdout, stdout_end) = tokio::io::duplex(BUFFER);
+    let (stderr, stderr_end) = tokio::io::duplex(BUFFER);
+    let (resized, resize) = mpsc::channel(4);
+    let (frames, mut outgoing) = mpsc::channel::<Message>(4);
+    let input = request.stdin.then_some(stdin);
+    let (wants_stdout, wants_stderr) = (request.stdout, request.stderr && !request.tty);
+    let io = ExecIo {
+        stdin: Box::new(stdin_end),
+        stdout: Box::new(stdout_end),
+        stderr: Box::new(stderr_end),
+        resize,
+    };
+    let send = async {
+        while let Some(frame) = outgoing.recv().await {
+            if sink.send(frame).await.is_err() {
+                return;
+            }
+        }
+        // The client may have gone already; then there is nobody to say goodbye to.
+        let normal = CloseFrame { code: close_code::NORMAL, reason: "".into() };
+        let _ = sink.send(Message::Close(Some(normal))).await;
+        let _ = sink.close().await;
+    };
+    let work = async {
+        // An empty message tells the client that the streams are open.
+        let first = if wants_stdout { STDOUT } else { STATUS };
+        let _ = frames.send(frame(first, &[])).await;
+        let (end, (), ()) = tokio::join!(
+            exec.run(request, io),
+            carry(stdout, STDOUT, wants_stdout, &frames),
+            carry(stderr, STDERR, wants_stderr, &frames),
+        );
+        let status = status(&end).to_string();
+        let _ = frames.send(frame(STATUS, status.as_bytes())).await;
+        drop(frames);
+    };
+    let talk = async {
+        tokio::join!(work, send);
+    };
+    tokio::select! {
+        () = talk => {}
+        () = receive(&mut incoming, input, &resized, v5) => {}
+    }
+}
+
+fn frame(channel: u8, data: &[u8]) -> Message {
+    let mut bytes = Vec::with_capacity(data.len() + 1);
+    bytes.push(channel);
+    bytes.extend_from_slice(data);
+    Message::Binary(bytes.into())
+}
+
+/// Output to the client until the command drops its end.
+async fn carry(mut from: DuplexStream, channel: u8, wanted: bool, frames: &mpsc::Sender<Message>) {
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        match from.read(&mut buffer).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) if !wanted => {}
+            Ok(read) => {
+                if frames.send(frame(channel, &buffer[..read])).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Input from the client until it leaves.
+async fn receive(
+    incoming: &mut futures::stream::SplitStream<WebSocket>,
+    mut input: Option<DuplexStream>,
+    resized: &mpsc::Sender<(u16, u16)>,
+    v5: bool,
+) {
+    while let Some(Ok(message)) = incoming.next().await {
+        let data = match message {
+            Message::Binary(data) => data,
+            Message::Text(text) => text.into(),
+            Message::Ping(_) | Message::Pong(_) => continue,
+            Message::Close(_) => return,
+        };
+        match data.split_first() {
+            Some((&STDIN, data)) => {
+                if let Some(stdin) = &mut input
+                    && stdin.write_all(data).await.is_err()
+                {
+                    // The command reads no more; what else is sent has no reader.
+                    input = None;
+                }
+            }
+            Some((&RESIZE, data)) => {
+                if let Some(size) = terminal_size(data) {
+                    // Only the latest size matters; a full queue means that nobody looks.
+                    let _ = resized.try_send(size);
+                }
+            }
+            Some((&CLOSE, [STDIN])) if v5 => input = None,
+            _ => {}
+        }
+    }
+}
+
+fn terminal_size(data: &[u8]) -> Option<(u16, u16)> {
+    let size: Value = serde_json::from_slice(data).ok()?;
+    let side = |name: &str| u16::try_from(size[name].as_u64()?).ok();
+    Some((side("Width")?, side("Height")?))
+}
+
+fn status(end: &ExecEnd) -> Value {
+    match end {
+        ExecEnd::Exited(0) => json!({ "metadata": {}, "status": "Success" }),
+        ExecEnd::Exited(code) => json!({
+            "metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
+            "message": format!("command terminated with non-zero exit code: exit status {code}"),
+            "details": { "causes": [{ "reason": "ExitCode", "message": code.to_string() }] },
+        }),
+        ExecEnd::Failed(why) => json!({
+            "metadata": {}, "status": "Failure", "reason": "InternalError", "code": 500,
+            "message": format!("Internal error occurred: {why}"),
+            "details": { "causes": [{ "message": why }] },
+        }),
+    }
+}

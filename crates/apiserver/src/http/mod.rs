@@ -1,0 +1,168 @@
+//! HTTP in front of the [`Cluster`]: a request's path and query become a call, the call's result
+//! becomes bytes. The lock is held for the call alone, never while encoding or waiting.
+
+mod discovery;
+mod exec;
+mod negotiate;
+mod openapi;
+mod path;
+mod query;
+mod read;
+mod respond;
+mod watch;
+mod write;
+
+use std::sync::{Arc, RwLock};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use http::{Method, Request};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::cluster::Cluster;
+use crate::counters::Counters;
+use crate::exec::Exec;
+use crate::resource::Resource;
+use crate::status::ApiError;
+use path::{Place, Route};
+use query::Query;
+pub(crate) use respond::{error as refusal, partial};
+
+/// What all requests share.
+pub(crate) struct Shared {
+    pub(crate) cluster: RwLock<Cluster>,
+    pub(crate) counters: Counters,
+    pub(crate) exec: Option<Arc<dyn Exec>>,
+    /// Cancelled when the server stops: watches and exec sessions end.
+    pub(crate) stopping: CancellationToken,
+    /// Exec sessions outlive the request that began them; stopping waits for them.
+    pub(crate) sessions: TaskTracker,
+}
+
+impl Shared {
+    pub(crate) fn read(&self) -> std::sync::RwLockReadGuard<'_, Cluster> {
+        self.cluster.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> std::sync::RwLockWriteGuard<'_, Cluster> {
+        self.cluster.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// The service without TLS and without authentication.
+pub(crate) fn router(shared: Arc<Shared>) -> Router {
+    Router::new().fallback(answer).with_state(shared)
+}
+
+async fn answer(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Response {
+    let route = path::route(request.uri().path());
+    let (verb, resource, subresource) = describe(&route, &request);
+    let result = dispatch(&shared, route, request).await;
+    let response = result.unwrap_or_else(|error| respond::error(&error));
+    shared.counters.count(verb, resource, subresource, response.status().as_u16());
+    response
+}
+
+/// How the request is counted.
+fn describe(route: &Route, request: &Request<Body>) -> (String, String, String) {
+    let Route::Resource(place) = route else {
+        return (request.method().as_str().to_lowercase(), request.uri().path().to_owned(), String::new());
+    };
+    let watching = Query::of(request.uri()).flag("watch").unwrap_or(false);
+    let verb = match (request.method(), &place.name) {
+        (&Method::GET, None) if watching => "watch",
+        (&Method::GET, None) => "list",
+        (&Method::GET, Some(_)) => "get",
+        (&Method::POST, _) => "create",
+        (&Method::PUT, _) => "update",
+        (&Method::PATCH, _) => "patch",
+        (&Method::DELETE, None) => "deletecollection",
+        (&Method::DELETE, Some(_)) => "delete",
+        (other, _) => return (other.as_str().to_lowercase(), place.plural.clone(), String::new()),
+    };
+    (verb.to_owned(), place.plural.clone(), place.subresource.clone().unwrap_or_default())
+}
+
+async fn dispatch(shared: &Arc<Shared>, route: Route, request: Request<Body>) -> Result<Response, ApiError> {
+    if let Route::Resource(place) = route {
+        let resource = shared.read().registry.find(&place.group, &place.version, &place.plural).cloned();
+        let resource = resource.ok_or_else(ApiError::no_such_path)?;
+        return resource_request(shared, resource, place, request).await;
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Err(ApiError::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        ));
+    }
+    discovery::answer(shared, &route, &request)
+}
+
+async fn resource_request(
+    shared: &Arc<Shared>,
+    resource: Arc<Resource>,
+    place: Place,
+    request: Request<Body>,
+) -> Result<Response, ApiError> {
+    // A cluster-wide resource is not found below a namespace, nor one object of a namespaced
+    // resource without.
+    let below = place.namespace.is_some();
+    if below && !resource.namespaced || (place.name.is_some() && resource.namespaced && !below) {
+        return Err(ApiError::no_such_path());
+    }
+    let query = Query::of(request.uri());
+    if !query.text("dryRun").is_empty() && *request.method() != Method::GET {
+        return Err(ApiError::bad_request("dryRun is not supported by this server: nothing was changed"));
+    }
+    match (place.subresource.as_deref(), request.method().clone()) {
+        (None, Method::GET | Method::HEAD) if place.name.is_some() => {
+            read::get(shared, &resource, &place, &request)
+        }
+        (None, Method::GET | Method::HEAD) if query.flag("watch")? => {
+            watch::watch(shared, &resource, &place, &request)
+        }
+        (None, Method::GET | Method::HEAD) => read::list(shared, &resource, &place, &request),
+        (None, Method::POST) if place.name.is_none() && (below || !resource.namespaced) => {
+            write::create(shared, &resource, &place, request).await
+        }
+        (None, Method::DELETE) if place.name.is_some() => {
+            write::delete(shared, &resource, &place, request).await
+        }
+        (None, Method::PUT | Method::PATCH) if place.name.is_some() => {
+            write::change(shared, &resource, &place, request).await
+        }
+        (Some("status"), Method::GET) if resource.status => read::get(shared, &resource, &place, &request),
+        (Some("status"), Method::PUT | Method::PATCH) if resource.status => {
+            write::change(shared, &resource, &place, request).await
+        }
+        (Some("scale"), Method::GET) if resource.scale.is_some() => read::scale(shared, &resource, &place),
+        (Some("scale"), Method::PUT | Method::PATCH) if resource.scale.is_some() => {
+            write::scale(shared, &resource, &place, request).await
+        }
+        (Some("exec"), Method::GET | Method::POST) if exec::is_served(&resource) => {
+            exec::exec(shared, &resource, &place, request).await
+        }
+        (subresource, method) => Err(refused(&resource, subresource, &method)),
+    }
+}
+
+/// Either nothing is there, or not for this method.
+fn refused(resource: &Resource, subresource: Option<&str>, method: &Method) -> ApiError {
+    let known = match subresource {
+        None => true,
+        Some("status") => resource.status,
+        Some("scale") => resource.scale.is_some(),
+        Some("exec") => exec::is_served(resource),
+        Some(_) => false,
+    };
+    if !known {
+        return ApiError::no_such_path();
+    }
+    let mut error = ApiError::method_not_allowed(&resource.qualified(), &method.as_str().to_lowercase());
+    error.message = "the server does not allow this method on the requested resource".into();
+    error
+}

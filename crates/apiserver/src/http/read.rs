@@ -1,0 +1,155 @@
+//! Getting and listing.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::Request;
+
+use super::path::Place;
+use super::query::Query;
+use super::{Shared, negotiate, respond};
+use crate::cluster::Target;
+use crate::resource::Resource;
+use crate::selector::Selector;
+use crate::status::{ApiError, Cause, Details, FieldError, Qualified};
+use crate::table::Include;
+
+/// The object a place names.
+pub(super) fn target(resource: &Arc<Resource>, place: &Place) -> Target {
+    Target::new(
+        resource,
+        place.namespace.as_deref().unwrap_or_default(),
+        place.name.as_deref().unwrap_or_default(),
+    )
+}
+
+pub(super) fn get(
+    shared: &Shared,
+    resource: &Arc<Resource>,
+    place: &Place,
+    request: &Request<Body>,
+) -> Result<Response, ApiError> {
+    let form = negotiate::form(request.headers())?;
+    let query = Query::of(request.uri());
+    let include = Include::parse(query.text("includeObject"))?;
+    let (object, clock) = {
+        let cluster = shared.read();
+        check_version(&query, cluster.store.version())?;
+        (cluster.get(&target(resource, place))?.clone(), cluster.clock.clone())
+    };
+    let warnings: Vec<String> =
+        resource.custom().and_then(|custom| custom.deprecation.clone()).into_iter().collect();
+    Ok(respond::warn(respond::object(200, resource, &object, form, include, &clock), &warnings))
+}
+
+pub(super) fn scale(shared: &Shared, resource: &Arc<Resource>, place: &Place) -> Result<Response, ApiError> {
+    let scale = crate::verbs::read_scale(&shared.read(), &target(resource, place))?;
+    Ok(respond::value(200, &scale))
+}
+
+pub(super) fn list(
+    shared: &Shared,
+    resource: &Arc<Resource>,
+    place: &Place,
+    request: &Request<Body>,
+) -> Result<Response, ApiError> {
+    let form = negotiate::form(request.headers())?;
+    let query = Query::of(request.uri());
+    let include = Include::parse(query.text("includeObject"))?;
+    let selector = Selector::parse(query.text("labelSelector"), query.text("fieldSelector"), resource)?;
+    check_list_options(&query)?;
+    let (mut objects, version, clock) = {
+        let cluster = shared.read();
+        let version = cluster.store.version();
+        check_version(&query, version)?;
+        (cluster.store.list(&resource.shelf, place.namespace.as_deref()), version, cluster.clock.clone())
+    };
+    if !selector.is_empty() {
+        objects.retain(|object| selector.matches(&object.value));
+    }
+    let warnings: Vec<String> =
+        resource.custom().and_then(|custom| custom.deprecation.clone()).into_iter().collect();
+    Ok(respond::warn(respond::list(resource, &objects, version, form, include, &clock), &warnings))
+}
+
+fn check_list_options(query: &Query) -> Result<(), ApiError> {
+    let mut errors = Vec::new();
+    let (matching, version) = (query.text("resourceVersionMatch"), query.text("resourceVersion"));
+    let path = "resourceVersionMatch";
+    if !matching.is_empty() {
+        if version.is_empty() {
+            errors.push(FieldError::forbidden(
+                path,
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ));
+        }
+        if !["Exact", "NotOlderThan"].contains(&matching) {
+            let allowed = ["Exact", "NotOlderThan", ""].map(str::to_owned);
+            errors.push(FieldError::not_supported(path, &matching.into(), &allowed));
+        }
+        if matching == "Exact" && version == "0" {
+            errors.push(FieldError::forbidden(
+                path,
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            ));
+        }
+    }
+    if query.flag_if_given("sendInitialEvents")?.is_some() {
+        errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    if !query.text("continue").is_empty() {
+        // No list is ever given in parts, so no token was ever given out.
+        return Err(ApiError::bad_request(
+            "continue key is not valid: this server does not give lists in parts",
+        ));
+    }
+    list_options_error(errors)
+}
+
+/// The refusal of wrong list or watch options, if any are wrong.
+pub(super) fn list_options_error(errors: Vec<FieldError>) -> Result<(), ApiError> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid(&Qualified::new("meta.k8s.io", "ListOptions"), "", errors))
+}
+
+/// Reads are always of the present: an older exact version is gone, a future one has not come.
+fn check_version(query: &Query, current: u64) -> Result<(), ApiError> {
+    let asked = version(query.text("resourceVersion"))?;
+    if asked > current {
+        return Err(too_large(asked, current));
+    }
+    if query.text("resourceVersionMatch") == "Exact" && asked != current {
+        return Err(ApiError::expired(format!(
+            "The provided resource version {asked} is no longer available"
+        )));
+    }
+    Ok(())
+}
+
+/// A version as sent; empty is 0, which is any.
+pub(super) fn version(text: &str) -> Result<u64, ApiError> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse().map_err(|_| {
+        ApiError::bad_request(format!(
+            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+        ))
+    })
+}
+
+/// The client knows of a version that this server has not reached.
+pub(super) fn too_large(asked: u64, current: u64) -> ApiError {
+    let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+    let mut error = ApiError::new(504, "Timeout", message);
+    let cause = Cause {
+        reason: "ResourceVersionTooLarge".into(),
+        message: "Too large resource version".into(),
+        field: String::new(),
+    };
+    error.details = Some(Details { causes: vec![cause], retry_after: 1, ..Details::default() });
+    error
+}

@@ -1,0 +1,143 @@
+//! Results into bytes.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+use super::negotiate::Form;
+use crate::clock::Clock;
+use crate::resource::Resource;
+use crate::status::ApiError;
+use crate::store::{Encoding, EncodingForm, Object};
+use crate::table::{Include, row, table};
+
+pub(crate) const JSON: &str = "application/json";
+
+/// A response with a body of the given type.
+pub(crate) fn bytes(code: u16, content_type: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() =
+        http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+/// A document.
+pub(crate) fn value(code: u16, value: &Value) -> Response {
+    bytes(code, JSON, serialize(value))
+}
+
+/// A refusal.
+pub(crate) fn error(error: &ApiError) -> Response {
+    let mut response = value(error.code, &error.to_value());
+    if let Some(wait) = error.details.as_ref().map(|details| details.retry_after).filter(|wait| *wait > 0) {
+        response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from(wait));
+    }
+    response
+}
+
+/// Adds a `Warning` header per sentence.
+pub(crate) fn warn(mut response: Response, warnings: &[String]) -> Response {
+    for warning in warnings {
+        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(header) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append(HeaderName::from_static("warning"), header);
+        }
+    }
+    response
+}
+
+/// JSON text of a value.
+pub(crate) fn serialize(value: &Value) -> Bytes {
+    serde_json::to_vec(value).map(Bytes::from).unwrap_or_default()
+}
+
+/// An object as its resource shows it, encoded once for all who ask.
+pub(crate) fn object_bytes(resource: &Resource, object: &Object) -> Bytes {
+    let encoding = Encoding { api_version: resource.api_version(), form: EncodingForm::Object };
+    object.encoded(encoding, |_| object_bytes_uncached(resource, object))
+}
+
+/// The same, for use while another encoding of the object is being made.
+pub(crate) fn object_bytes_uncached(resource: &Resource, object: &Object) -> Bytes {
+    match resource.view(&object.value) {
+        Some(view) => serialize(&view),
+        None => serialize(&object.value),
+    }
+}
+
+/// The metadata of an object, as an object of its own.
+pub(crate) fn partial(stored: &Value) -> Value {
+    json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": stored["metadata"] })
+}
+
+/// One object.
+pub(crate) fn object(
+    code: u16,
+    resource: &Resource,
+    object: &Object,
+    form: Form,
+    include: Include,
+    clock: &Clock,
+) -> Response {
+    match form {
+        Form::Object => bytes(code, JSON, object_bytes(resource, object)),
+        Form::Metadata => value(code, &partial(&object.value)),
+        Form::Table => {
+            let rows = vec![row(resource, &object.value, include, clock)];
+            value(code, &table(resource, rows, &object.version.to_string(), true))
+        }
+    }
+}
+
+/// Many objects as they were at one version.
+pub(crate) fn list(
+    resource: &Resource,
+    objects: &[Arc<Object>],
+    version: u64,
+    form: Form,
+    include: Include,
+    clock: &Clock,
+) -> Response {
+    let version = version.to_string();
+    match form {
+        Form::Table => {
+            let rows = objects.iter().map(|object| row(resource, &object.value, include, clock)).collect();
+            value(200, &table(resource, rows, &version, true))
+        }
+        Form::Metadata => {
+            let items: Vec<Value> = objects.iter().map(|object| partial(&object.value)).collect();
+            value(
+                200,
+                &json!({
+                    "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                    "metadata": { "resourceVersion": version }, "items": items,
+                }),
+            )
+        }
+        Form::Object => {
+            let encoded: Vec<Bytes> = objects.iter().map(|object| object_bytes(resource, object)).collect();
+            let mut out = Vec::with_capacity(256 + encoded.iter().map(|item| item.len() + 1).sum::<usize>());
+            let head = format!(
+                r#"{{"kind":"{}","apiVersion":"{}","metadata":{{"resourceVersion":"{version}"}},"items":["#,
+                resource.list_kind,
+                resource.api_version()
+            );
+            out.extend_from_slice(head.as_bytes());
+            for (index, item) in encoded.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                out.extend_from_slice(item);
+            }
+            out.extend_from_slice(b"]}");
+            bytes(200, JSON, out)
+        }
+    }
+}

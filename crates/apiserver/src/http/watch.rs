@@ -1,0 +1,315 @@
+//! Watching: what is there now, if asked for, then every change from there on.
+//!
+//! A watcher is a cursor into the store's history and a signal that its shelf changed. It takes a
+//! batch of events, turns them into lines (each encoded once for all watchers) and hands them to
+//! the connection as fast as that takes them. What it does not take stays in the history; when
+//! the history has moved on beyond the cursor, the watch ends with "expired".
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use futures::stream;
+use http::Request;
+use serde_json::json;
+use tokio::sync::watch::Receiver;
+use tokio::time::Instant;
+
+use super::negotiate::{self, Form};
+use super::path::Place;
+use super::query::Query;
+use super::read::{list_options_error, too_large, version};
+use super::{Shared, respond};
+use crate::clock::Clock;
+use crate::resource::Resource;
+use crate::selector::Selector;
+use crate::status::{ApiError, FieldError};
+use crate::store::{Change, Encoding, EncodingForm, Event, Object};
+use crate::table::{Include, row, table};
+
+const BATCH: usize = 128;
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// A last bookmark shortly before the end lets the next watch begin where this one ended.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// When the client names no time-out: half an hour, and up to as much again.
+const DEFAULT_TIMEOUT: u64 = 1800;
+
+struct Watch {
+    shared: Arc<Shared>,
+    resource: Arc<Resource>,
+    namespace: Option<String>,
+    selector: Selector,
+    form: Form,
+    include: Include,
+    clock: Clock,
+    bookmarks: bool,
+    /// Objects to be told of first, and whether their end is to be marked.
+    initial: VecDeque<Arc<Object>>,
+    mark_initial_end: bool,
+    cursor: u64,
+    changed: Receiver<u64>,
+    ready: VecDeque<Bytes>,
+    headers_sent: bool,
+    ended: bool,
+    next_bookmark: Instant,
+    last_bookmark: Option<Instant>,
+    deadline: Instant,
+}
+
+/// Where a watch begins.
+enum From {
+    /// With all that is there.
+    Present,
+    /// With what happens from now on.
+    Now,
+    After(u64),
+}
+
+pub(super) fn watch(
+    shared: &Arc<Shared>,
+    resource: &Arc<Resource>,
+    place: &Place,
+    request: &Request<Body>,
+) -> Result<Response, ApiError> {
+    let query = Query::of(request.uri());
+    let asked = version(query.text("resourceVersion"))?;
+    let send_initial = query.flag_if_given("sendInitialEvents")?;
+    check_options(&query, send_initial)?;
+    let selector = Selector::parse(query.text("labelSelector"), query.text("fieldSelector"), resource)?;
+    let form = negotiate::form(request.headers())?;
+    let from = match (send_initial, asked) {
+        (Some(true), _) | (None, 0) => From::Present,
+        (Some(false), 0) => From::Now,
+        (_, asked) => From::After(asked),
+    };
+    let timeout = match query.number("timeoutSeconds")? {
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
+        _ => Duration::from_secs(DEFAULT_TIMEOUT + shared.write().ids.next() % DEFAULT_TIMEOUT),
+    };
+    let cluster = shared.read();
+    let store = &cluster.store;
+    let changed = store.subscribe(&resource.shelf).ok_or_else(ApiError::no_such_path)?;
+    let (initial, cursor) = match from {
+        From::Present if asked > store.version() => return Err(too_large(asked, store.version())),
+        From::Present => {
+            let objects = store.list(&resource.shelf, place.namespace.as_deref());
+            (objects.into_iter().filter(|object| selector.matches(&object.value)).collect(), store.version())
+        }
+        From::Now => (VecDeque::new(), store.version()),
+        From::After(asked) => (VecDeque::new(), asked),
+    };
+    let expired = cursor < store.compacted();
+    let now = Instant::now();
+    let deadline = now + timeout;
+    let bookmarks = query.flag("allowWatchBookmarks")?;
+    let mut watch = Watch {
+        shared: shared.clone(),
+        resource: resource.clone(),
+        namespace: place.namespace.clone(),
+        selector,
+        form,
+        include: Include::parse(query.text("includeObject"))?,
+        clock: cluster.clock.clone(),
+        bookmarks,
+        initial,
+        mark_initial_end: send_initial == Some(true) && bookmarks,
+        cursor,
+        changed,
+        ready: VecDeque::new(),
+        headers_sent: false,
+        ended: false,
+        next_bookmark: now + BOOKMARK_EVERY,
+        last_bookmark: deadline.checked_sub(BOOKMARK_BEFORE_END).filter(|at| *at > now),
+        deadline,
+    };
+    if expired {
+        watch.expire(store.version());
+    }
+    drop(cluster);
+    let lines = stream::unfold(watch, |mut watch| async move {
+        let line = watch.next().await?;
+        Some((Ok::<_, std::convert::Infallible>(line), watch))
+    });
+    Ok(respond::bytes(200, respond::JSON, Body::from_stream(lines)))
+}
+
+fn check_options(query: &Query, send_initial: Option<bool>) -> Result<(), ApiError> {
+    let matching = query.text("resourceVersionMatch");
+    let path = "resourceVersionMatch";
+    let mut errors = Vec::new();
+    if send_initial.is_some() && matching != "NotOlderThan" {
+        errors.push(FieldError::forbidden(
+            path,
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ));
+    }
+    if !matching.is_empty() {
+        if send_initial.is_none() {
+            let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            errors.push(FieldError::forbidden(path, detail));
+        }
+        if matching != "NotOlderThan" {
+            errors.push(FieldError::not_supported(path, &matching.into(), &["NotOlderThan".to_owned()]));
+        }
+    }
+    list_options_error(errors)
+}
+
+impl Watch {
+    /// The next line; `None` when the watch is over.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(line) = self.ready.pop_front() {
+                return Some(line);
+            }
+            if self.ended {
+                return None;
+            }
+            if let Some(object) = self.initial.pop_front() {
+                return Some(self.line(Change::Added, &object));
+            }
+            if std::mem::take(&mut self.mark_initial_end) {
+                return Some(self.bookmark(true));
+            }
+            if !self.gather() && self.ready.is_empty() && !self.ended {
+                self.wait().await;
+            }
+        }
+    }
+
+    /// Takes the next events of the history; whether there may be more.
+    fn gather(&mut self) -> bool {
+        // Seen before reading, so that a change meanwhile is not slept over.
+        self.changed.mark_unchanged();
+        let (since, current) = {
+            let cluster = self.shared.read();
+            (cluster.store.since(&self.resource.shelf, self.cursor, BATCH), cluster.store.version())
+        };
+        let Ok((events, reached)) = since else {
+            self.expire(current);
+            return false;
+        };
+        for event in &events {
+            if let Some(line) = self.tell(event) {
+                self.ready.push_back(line);
+            }
+        }
+        self.cursor = reached;
+        events.len() == BATCH
+    }
+
+    /// Sleeps until there may be something to tell or nothing will be any more.
+    async fn wait(&mut self) {
+        let shared = self.shared.clone();
+        let last = self.last_bookmark.unwrap_or(self.deadline);
+        tokio::select! {
+            changed = self.changed.changed() => self.ended |= changed.is_err(),
+            () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
+                self.next_bookmark += BOOKMARK_EVERY;
+                self.remember();
+            }
+            () = tokio::time::sleep_until(last), if self.bookmarks && self.last_bookmark.is_some() => {
+                self.last_bookmark = None;
+                self.remember();
+            }
+            () = tokio::time::sleep_until(self.deadline) => self.ended = true,
+            () = shared.stopping.cancelled() => self.ended = true,
+        }
+    }
+
+    /// A bookmark, after everything that happened before it.
+    fn remember(&mut self) {
+        while self.gather() {}
+        if !self.ended {
+            let line = self.bookmark(false);
+            self.ready.push_back(line);
+        }
+    }
+
+    /// What this watcher is told of an event. An object that leaves the selection is gone for it,
+    /// as it was when it still belonged.
+    fn tell(&mut self, event: &Event) -> Option<Bytes> {
+        let here = |object: &Arc<Object>| {
+            self.namespace.as_deref().is_none_or(|name| crate::meta::text(&object.value, "namespace") == name)
+                && self.selector.matches(&object.value)
+        };
+        let before = event.previous.as_ref().is_some_and(here);
+        let after = event.change != Change::Deleted && here(&event.object);
+        match (before, after) {
+            (false, false) => None,
+            (false, true) => Some(self.line(Change::Added, &event.object)),
+            (true, true) => Some(self.line(Change::Modified, &event.object)),
+            (true, false) if event.change == Change::Deleted => {
+                Some(self.line(Change::Deleted, &event.object))
+            }
+            (true, false) => {
+                let previous = event.previous.as_ref()?;
+                let left = Arc::new(previous.at_version(event.version));
+                Some(self.line(Change::Deleted, &left))
+            }
+        }
+    }
+
+    fn line(&mut self, change: Change, object: &Object) -> Bytes {
+        let encoding = |form| Encoding { api_version: self.resource.api_version(), form };
+        match self.form {
+            Form::Object => {
+                let resource = &self.resource;
+                object.encoded(encoding(EncodingForm::Line(change)), |_| {
+                    wrap(change.as_str(), &respond::object_bytes_uncached(resource, object))
+                })
+            }
+            Form::Metadata => object.encoded(encoding(EncodingForm::MetadataLine(change)), |stored| {
+                wrap(change.as_str(), &respond::serialize(&respond::partial(stored)))
+            }),
+            Form::Table => {
+                let rows = vec![row(&self.resource, &object.value, self.include, &self.clock)];
+                let headers = !std::mem::replace(&mut self.headers_sent, true);
+                let table = table(&self.resource, rows, &object.version.to_string(), headers);
+                wrap(change.as_str(), &respond::serialize(&table))
+            }
+        }
+    }
+
+    fn bookmark(&self, initial_end: bool) -> Bytes {
+        let mut metadata = json!({ "resourceVersion": self.cursor.to_string(), "creationTimestamp": null });
+        if initial_end {
+            metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
+        }
+        let object = match self.form {
+            Form::Object => {
+                json!({ "kind": self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata })
+            }
+            Form::Metadata => {
+                json!({ "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata })
+            }
+            Form::Table => {
+                let row = json!({ "cells": [], "object": {
+                    "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata } });
+                table(&self.resource, vec![row], &self.cursor.to_string(), false)
+            }
+        };
+        wrap("BOOKMARK", &respond::serialize(&object))
+    }
+
+    fn expire(&mut self, current: u64) {
+        let error = ApiError::expired(format!("too old resource version: {} ({current})", self.cursor));
+        self.ready.push_back(wrap("ERROR", &respond::serialize(&error.to_value())));
+        self.initial.clear();
+        self.mark_initial_end = false;
+        self.ended = true;
+    }
+}
+
+fn wrap(kind: &str, object: &[u8]) -> Bytes {
+    let mut line = Vec::with_capacity(object.len() + 40);
+    line.extend_from_slice(b"{\"type\":\"");
+    line.extend_from_slice(kind.as_bytes());
+    line.extend_from_slice(b"\",\"object\":");
+    line.extend_from_slice(object);
+    line.extend_from_slice(b"}\n");
+    line.into()
+}

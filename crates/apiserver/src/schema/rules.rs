@@ -1,0 +1,130 @@
+//! A schema's CEL rules, compiled once.
+
+use std::sync::{Mutex, PoisonError};
+
+use kube_cel::{CompiledSchema, ErrorKind, Validator, compile_schema};
+use serde_json::Value;
+
+use crate::status::FieldError;
+
+/// The rules of one schema; `None` inside when it has none, which costs nothing to ask.
+pub(crate) struct Rules {
+    compiled: Option<Mutex<(CompiledSchema, Validator)>>,
+}
+
+impl std::fmt::Debug for Rules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rules").field("any", &self.any()).finish()
+    }
+}
+
+impl Rules {
+    pub(crate) fn compile(schema: &Value) -> Rules {
+        let compiled = mentions_rules(schema).then(|| Mutex::new((compile_schema(schema), Validator::new())));
+        Rules { compiled }
+    }
+
+    /// Whether there is anything to ask.
+    pub(crate) fn any(&self) -> bool {
+        self.compiled.is_some()
+    }
+
+    /// Rules broken by `object`. A rule about an unchanged part is not asked again, unless it
+    /// compares with the old value.
+    pub(crate) fn check(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let Some(compiled) = &self.compiled else { return Vec::new() };
+        let compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        let Err(broken) = compiled.1.validate_compiled(&compiled.0, object, old) else { return Vec::new() };
+        let mut errors = Vec::new();
+        for error in broken {
+            let value = at(object, &error.field_path);
+            let unchanged = value.is_some() && old.and_then(|old| at(old, &error.field_path)) == value;
+            if !(unchanged && !error.rule.contains("oldSelf")) {
+                errors.push(field_error(&error, value));
+            }
+        }
+        errors
+    }
+}
+
+fn field_error(error: &kube_cel::ValidationError, value: Option<&Value>) -> FieldError {
+    let path = &error.field_path;
+    let detail = match error.kind {
+        ErrorKind::ValidationFailure => error.message.clone(),
+        _ => format!("{} evaluating rule: {}", error.message, error.rule),
+    };
+    match error.reason.as_deref() {
+        Some("FieldValueForbidden") => return FieldError::forbidden(path, &detail),
+        Some("FieldValueRequired") => return FieldError::required(path, &detail),
+        _ => {}
+    }
+    match value {
+        Some(scalar) if !scalar.is_object() && !scalar.is_array() => {
+            FieldError::invalid(path, scalar, &detail)
+        }
+        // Whole trees are not quoted back.
+        _ => FieldError::invalid_tree(path, &detail),
+    }
+}
+
+/// The value at a path like `spec.list[0].name`.
+fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
+    let mut here = object;
+    for part in path.split(['.', '[']).filter(|part| !part.is_empty()) {
+        here = match part.strip_suffix(']') {
+            Some(index) => here.get(index.parse::<usize>().ok()?)?,
+            None => here.get(part)?,
+        };
+    }
+    Some(here)
+}
+
+fn mentions_rules(schema: &Value) -> bool {
+    match schema {
+        Value::Object(map) => {
+            map.contains_key("x-kubernetes-validations") || map.values().any(mentions_rules)
+        }
+        Value::Array(items) => items.iter().any(mentions_rules),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn rules() -> Rules {
+        Rules::compile(&json!({ "type": "object", "properties": { "spec": {
+            "type": "object",
+            "x-kubernetes-validations": [{ "rule": "self.min <= self.max", "message": "min must not exceed max" }],
+            "properties": {
+                "min": { "type": "integer" }, "max": { "type": "integer" },
+                "name": { "type": "string",
+                    "x-kubernetes-validations": [{ "rule": "self == oldSelf", "message": "is immutable" }] },
+            },
+        }}}))
+    }
+
+    #[test]
+    fn a_broken_rule_names_its_field() {
+        let errors = rules().check(&json!({ "spec": { "min": 2, "max": 1 } }), None);
+        assert_eq!(errors[0].to_string(), "spec: Invalid value: min must not exceed max");
+    }
+
+    #[test]
+    fn a_transition_rule_compares_with_what_was() {
+        let old = json!({ "spec": { "min": 1, "max": 2, "name": "a" } });
+        let new = json!({ "spec": { "min": 1, "max": 2, "name": "b" } });
+        let errors = rules().check(&new, Some(&old));
+        assert_eq!(errors[0].to_string(), "spec.name: Invalid value: \"b\": is immutable");
+        assert!(rules().check(&new, None).is_empty());
+    }
+
+    #[test]
+    fn an_unchanged_part_is_not_judged_again() {
+        let old = json!({ "spec": { "min": 3, "max": 2 }, "status": 1 });
+        let new = json!({ "spec": { "min": 3, "max": 2 }, "status": 2 });
+        assert!(rules().check(&new, Some(&old)).is_empty());
+    }
+}
