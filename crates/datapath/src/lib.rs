@@ -11,6 +11,8 @@
 
 mod commands;
 mod memory;
+#[cfg(test)]
+mod order_tests;
 mod outcome;
 mod parse;
 mod render;

@@ -19,7 +19,7 @@ fn tools(tools: &[(&str, &str)]) -> tempfile::TempDir {
     for (name, real) in tools {
         let real =
             ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].iter().map(|folder| Path::new(folder).join(real));
-        let real = real.filter(|path| path.exists()).next().expect("the tool is installed");
+        let real = real.find(|path| path.exists()).expect("the tool is installed");
         std::os::unix::fs::symlink(real, dir.path().join(name)).expect("linked");
     }
     dir

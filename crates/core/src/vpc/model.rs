@@ -24,7 +24,7 @@ pub fn apply(have: &mut Have, action: &Action) -> Result<(), String> {
             have.links.insert(link.to_string(), fresh(want.clone()));
         }
         Action::LinkAlias { link, owner } => {
-            find(have, link.as_str())?.alias = Some(format!("{MARK}{owner}"))
+            find(have, link.as_str())?.alias = Some(format!("{MARK}{owner}"));
         }
         Action::LinkUp { link } => find(have, link.as_str())?.up = true,
         Action::LinkDel { link } => {

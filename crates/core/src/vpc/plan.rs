@@ -164,9 +164,9 @@ pub fn plan(want: &Want, have: &Have) -> Plan {
         plan.push(None, Action::Forward);
     }
     let wanted_routes = wanted_routes(want, &buildable);
-    put_inbound(&mut plan, &wanted_routes, have);
+    put_inbound(&mut plan, &wanted_routes, want, have);
     for (name, tunnel) in &buildable {
-        put_tunnel(&mut plan, name, tunnel, have, &freed);
+        put_tunnel(&mut plan, name, tunnel, want, have, &freed);
     }
     drop_routes(&mut plan, &wanted_routes, want, have, &freed);
     drop_links(&mut plan, want, have, &freed);
@@ -177,7 +177,8 @@ pub fn plan(want: &Want, have: &Have) -> Plan {
 /// The tunnels whose place is taken by something foreign.
 fn problems(want: &Want, have: &Have) -> BTreeMap<ObjectKey, Problem> {
     let foreign_route = |range: Cidr| {
-        let taken = have.routes.iter().find(|r| r.range == range && r.metric == 0 && !r.is_ours());
+        let in_the_way = |r: &&Route| r.range == range && r.metric == 0 && !is_replaceable(want, have, r);
+        let taken = have.routes.iter().find(in_the_way);
         taken.map(|route| Problem::RouteTaken { range, route: route.to_string() })
     };
     let inbound = want.inbound.and_then(|inbound| foreign_route(inbound.range));
@@ -200,6 +201,15 @@ fn problems(want: &Want, have: &Have) -> BTreeMap<ObjectKey, Problem> {
 /// Whether a link belongs to an object whose things stay as they are.
 fn is_frozen(want: &Want, link: &Link) -> bool {
     link.is_ours() && link.owner().is_some_and(|owner| want.frozen.contains(&owner))
+}
+
+/// Whether a route may give way to one of ours: it is ours, or it stands on a link of ours and would go with it;
+/// but not what a frozen tunnel lives by.
+fn is_replaceable(want: &Want, have: &Have, route: &Route) -> bool {
+    match route.dev.as_ref().and_then(|dev| have.links.get(dev)) {
+        Some(link) if link.is_ours() => !is_frozen(want, link),
+        _ => route.is_ours(),
+    }
 }
 
 /// Whether the kernel would refuse the tunnel beside a link of this kind.
@@ -265,20 +275,28 @@ fn wanted_routes(want: &Want, buildable: &[(&LinkName, &TunnelWant)]) -> WantedR
     inbound.into_iter().chain(outbound).collect()
 }
 
-fn put_inbound(plan: &mut Plan, wanted: &WantedRoutes, have: &Have) {
+fn put_inbound(plan: &mut Plan, wanted: &WantedRoutes, want: &Want, have: &Have) {
     for (owner, route) in wanted.values().filter(|(owner, _)| owner.is_none()) {
         if !have.routes.contains(route) {
-            plan.push(owner.as_ref(), put(route, have));
+            plan.push(owner.as_ref(), put(route, want, have));
         }
     }
 }
 
-fn put(route: &Route, have: &Have) -> Action {
-    let replace = have.routes.iter().any(|r| r.range == route.range && r.metric == 0 && r.is_ours());
+fn put(route: &Route, want: &Want, have: &Have) -> Action {
+    let same = |r: &&Route| r.range == route.range && r.metric == 0;
+    let replace = have.routes.iter().filter(same).any(|r| is_replaceable(want, have, r));
     Action::RoutePut { route: route.clone(), replace }
 }
 
-fn put_tunnel(plan: &mut Plan, name: &LinkName, tunnel: &TunnelWant, have: &Have, freed: &BTreeSet<String>) {
+fn put_tunnel(
+    plan: &mut Plan,
+    name: &LinkName,
+    tunnel: &TunnelWant,
+    want: &Want,
+    have: &Have,
+    freed: &BTreeSet<String>,
+) {
     let owner = Some(&tunnel.owner);
     let link = || name.clone();
     let old = have.links.get(name.as_str()).filter(|_| !freed.contains(name.as_str()));
@@ -315,7 +333,7 @@ fn put_tunnel(plan: &mut Plan, name: &LinkName, tunnel: &TunnelWant, have: &Have
     // The route goes last: nothing is sent into a tunnel that is not ready.
     let route = route_to(tunnel.remote_range, None, name.as_str());
     if old.is_none() || !stale.is_empty() || !have.routes.contains(&route) {
-        plan.push(owner, put(&route, have));
+        plan.push(owner, put(&route, want, have));
     }
 }
 
@@ -333,6 +351,15 @@ fn stale_addresses(has: &[HostAddr], wanted: HostAddr) -> Vec<HostAddr> {
     stale
 }
 
+/// Whether taking the stale addresses off a link leaves it without any for a moment, which takes its routes.
+fn loses_all(has: &[HostAddr], wanted: HostAddr) -> bool {
+    let mut left = has.to_vec();
+    for address in stale_addresses(has, wanted) {
+        take_address(&mut left, address);
+    }
+    left.is_empty() && !has.is_empty()
+}
+
 /// What the kernel does when an address is taken off a link.
 pub(super) fn take_address(addresses: &mut Vec<HostAddr>, address: HostAddr) {
     let network = address.network();
@@ -343,12 +370,19 @@ pub(super) fn take_address(addresses: &mut Vec<HostAddr>, address: HostAddr) {
 fn drop_routes(plan: &mut Plan, wanted: &WantedRoutes, want: &Want, have: &Have, freed: &BTreeSet<String>) {
     let frozen = |dev: &String| have.links.get(dev).is_some_and(|link| is_frozen(want, link));
     let any_frozen = have.links.values().any(|link| is_frozen(want, link));
-    // Routes go with their link where that goes; a frozen tunnel keeps its own and the way in.
-    let stays = |route: &Route| match &route.dev {
-        Some(dev) => freed.contains(dev) || frozen(dev) || (any_frozen && dev == LAN_LINK),
+    let flushed = |dev: &String| {
+        let tunnel = want.tunnels.iter().find(|(name, _)| name.as_str() == dev);
+        let buildable = tunnel.filter(|(_, tunnel)| !plan.problems.contains_key(&tunnel.owner));
+        let has = have.links.get(dev).map(|link| link.addresses.as_slice()).unwrap_or_default();
+        buildable.is_some_and(|(_, tunnel)| loses_all(has, tunnel.address))
+    };
+    // Routes go with their link, or with its last address; a frozen tunnel keeps its own and the way in.
+    let needs_no_step = |route: &Route| match &route.dev {
+        Some(dev) => freed.contains(dev) || flushed(dev) || frozen(dev) || (any_frozen && dev == LAN_LINK),
         None => false,
     };
-    for route in have.routes.iter().filter(|route| route.is_ours() && !stays(route)) {
+    let stale: Vec<_> = have.routes.iter().filter(|route| route.is_ours() && !needs_no_step(route)).collect();
+    for route in stale {
         // A route of ours with the wanted range and metric is replaced, not dropped.
         if route.metric != 0 || !wanted.contains_key(&route.range) {
             plan.push(None, Action::RouteDel { route: route.clone() });

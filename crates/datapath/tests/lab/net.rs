@@ -125,7 +125,12 @@ impl Local {
 
     async fn run_with(&self, argv: &[&str], stdin: &[u8], keep_open: bool) -> Result<Output, RunError> {
         let mut command = tokio::process::Command::new("/usr/bin/nsenter");
-        command.args(["-t", &self.pid.to_string(), "-n"]).args(argv);
+        command.args(["-t", &self.pid.to_string(), "-n"]);
+        // The tools of another image can be tried: its unpacked root folder, with /proc mounted in it.
+        if let Some(root) = std::env::var_os("GATEWAY_ROOT") {
+            command.arg("--wd=/").arg("--root").arg(root);
+        }
+        command.args(argv);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         if let Some(path) = &self.path {
             command.env("PATH", path);

@@ -1,0 +1,118 @@
+//! What the planner promises, for any wish and any gateway.
+
+mod worlds;
+
+use std::collections::BTreeSet;
+
+use causeway_core::names::Cidr;
+use causeway_core::vpc::{Action, Have, Link, NatRule, Plan, Route, Variant, Want, model, plan};
+use proptest::prelude::*;
+use worlds::{drifted, have, want};
+
+/// Applies a plan to the model, every step of which must work; calls `look` after each.
+fn carried_out(plan: &Plan, have: &Have, mut look: impl FnMut(&Have)) -> Have {
+    let mut have = have.clone();
+    for step in &plan.steps {
+        if let Err(why) = model::apply(&mut have, &step.action) {
+            panic!("{why}: {step:?}\nof {:#?}\non {have:#?}", plan.steps);
+        }
+        look(&have);
+    }
+    have
+}
+
+/// Everything that is not ours to touch, in order.
+type Untouchable = (Vec<(String, Link)>, Vec<Route>, Vec<(Variant, NatRule)>);
+
+fn untouchable(want: &Want, have: &Have) -> Untouchable {
+    let frozen = |link: &Link| link.owner().is_some_and(|owner| want.frozen.contains(&owner));
+    let links = have.links.iter().filter(|(_, link)| !link.is_ours() || frozen(link));
+    // A route of anybody's goes with its link, so one on a link of ours is at our mercy.
+    let on_ours = |route: &Route| {
+        let link = route.dev.as_ref().and_then(|dev| have.links.get(dev));
+        link.is_some_and(|link| link.is_ours() && !frozen(link))
+    };
+    let on_frozen = |route: &Route| {
+        route.dev.as_ref().and_then(|dev| have.links.get(dev)).is_some_and(|l| l.is_ours() && frozen(l))
+    };
+    let routes = have.routes.iter().filter(|route| (!route.is_ours() && !on_ours(route)) || on_frozen(route));
+    let rules = have
+        .nat
+        .postrouting
+        .iter()
+        .flat_map(|(variant, rules)| rules.iter().map(|rule| (*variant, rule.clone())));
+    let foreign = |rule: &NatRule| match rule {
+        NatRule::Foreign(_) => true,
+        NatRule::Ours { owner, .. } => want.frozen.contains(owner),
+    };
+    (
+        links.map(|(name, link)| (name.clone(), link.clone())).collect(),
+        routes.cloned().collect(),
+        rules.filter(|(_, rule)| foreign(rule)).collect(),
+    )
+}
+
+/// The ranges that a route of ours leads to.
+fn routed(have: &Have) -> BTreeSet<Cidr> {
+    have.routes.iter().filter(|route| route.is_ours() && route.metric == 0).map(|route| route.range).collect()
+}
+
+/// The ranges whose way runs over a link that is made again, or loses an address.
+fn interrupted(plan: &Plan, have: &Have) -> BTreeSet<Cidr> {
+    let hit = |link: &str| {
+        plan.steps.iter().any(|step| match &step.action {
+            Action::LinkDel { link: l } => l == link,
+            Action::AddrDel { link: l, .. } => l.as_str() == link,
+            _ => false,
+        })
+    };
+    let routes = have.routes.iter().filter(|route| route.dev.as_deref().is_some_and(hit));
+    routes.map(|route| route.range).collect()
+}
+
+/// All promises at once.
+fn keeps_its_promises(want: &Want, have: &Have) {
+    let first = plan(want, have);
+    let after = carried_out(&first, have, |_| {});
+
+    let second = plan(want, &after);
+    assert_eq!(second.steps, [], "after {:#?}\non {have:#?}\ngiving {after:#?}", first.steps);
+    assert_eq!(second.problems, first.problems);
+    assert_eq!(untouchable(want, &after), untouchable(want, have));
+
+    let lasting: BTreeSet<Cidr> = routed(have).intersection(&routed(&after)).copied().collect();
+    let excused = interrupted(&first, have);
+    carried_out(&first, have, |now| {
+        for range in lasting.difference(&excused) {
+            assert!(routed(now).contains(range), "{range} was cut off by {:#?}\non {have:#?}", first.steps);
+        }
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_gateway_reaches_any_wish(want in want(), have in have()) {
+        keeps_its_promises(&want, &have);
+    }
+
+    #[test]
+    fn a_gateway_that_held_something_else_and_was_damaged_reaches_any_wish(
+        want in want(), other in want(), have in have(), damage in prop::collection::vec(any::<usize>(), 0..5),
+    ) {
+        keeps_its_promises(&want, &drifted(have, &other, &damage));
+    }
+
+    #[test]
+    fn what_was_made_needs_nothing_more(want in want(), have in have(), damage in prop::collection::vec(any::<usize>(), 0..5)) {
+        keeps_its_promises(&want, &drifted(have, &want, &damage));
+    }
+
+    #[test]
+    fn wishing_nothing_leaves_nothing_of_ours(have in have()) {
+        let nothing = Want::default();
+        let after = carried_out(&plan(&nothing, &have), &have, |_| {});
+        prop_assert!(!after.holding().anything);
+    }
+}

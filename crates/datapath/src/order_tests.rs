@@ -1,0 +1,83 @@
+//! The order in which the script runs the parts keeps what the planner promises of its own order.
+
+#[path = "../../core/tests/worlds/mod.rs"]
+mod worlds;
+
+use std::collections::BTreeSet;
+
+use causeway_core::names::Cidr;
+use causeway_core::vpc::{Action, Have, NatRule, Plan, model, plan};
+use proptest::prelude::*;
+
+use crate::render::{Input, Part};
+
+/// The steps as the script takes them.
+fn as_run(plan: &Plan) -> Vec<&Action> {
+    let input = Input::of(plan);
+    assert!(input.unsayable.is_empty());
+    let order: Vec<usize> = Part::ALL.into_iter().flat_map(|part| input.steps(part)).collect();
+    assert_eq!(order.len(), plan.steps.len(), "every step has its line");
+    order.into_iter().map(|index| &plan.steps[index].action).collect()
+}
+
+fn routed(have: &Have) -> BTreeSet<Cidr> {
+    have.routes.iter().filter(|route| route.is_ours() && route.metric == 0).map(|route| route.range).collect()
+}
+
+/// Whether a rule of ours gives traffic to a range its source.
+fn has_rule(have: &Have, range: Cidr) -> bool {
+    let rules = have.nat.postrouting.get(&have.nat.active);
+    let to_range = format!("-d {range} ");
+    rules
+        .into_iter()
+        .flatten()
+        .any(|rule| matches!(rule, NatRule::Ours { spec, .. } if spec.starts_with(&to_range)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_step_works_in_the_order_of_the_parts_and_no_route_stands_before_its_rule(
+        want in worlds::want(),
+        other in worlds::want(),
+        have in worlds::have(),
+        damage in prop::collection::vec(any::<usize>(), 0..5),
+    ) {
+        let have = worlds::drifted(have, &other, &damage);
+        let plan = plan(&want, &have);
+        let mut now = have.clone();
+        for action in as_run(&plan) {
+            let done = model::apply(&mut now, action);
+            prop_assert_eq!(done, Ok(()), "{:?} of {:#?}", action, plan);
+            if let Action::RoutePut { route, .. } = action && route.via.is_none() {
+                prop_assert!(has_rule(&now, route.range), "{} is open without its rule", route.range);
+            }
+        }
+        let again = causeway_core::vpc::plan(&want, &now);
+        prop_assert_eq!(again.steps, []);
+    }
+
+    #[test]
+    fn ranges_that_stay_are_cut_off_only_where_a_link_or_address_must_change(
+        want in worlds::want(),
+        other in worlds::want(),
+        have in worlds::have(),
+    ) {
+        let have = worlds::drifted(have, &other, &[]);
+        let plan = plan(&want, &have);
+        let must_change = |action: &Action| matches!(action, Action::LinkDel { .. } | Action::AddrDel { .. });
+        if plan.steps.iter().any(|step| must_change(&step.action)) {
+            return Ok(());
+        }
+        let mut now = have.clone();
+        let mut seen = vec![routed(&now)];
+        for action in as_run(&plan) {
+            let _ = model::apply(&mut now, action);
+            seen.push(routed(&now));
+        }
+        for range in seen[0].intersection(&routed(&now)) {
+            prop_assert!(seen.iter().all(|ranges| ranges.contains(range)), "{} was cut off", range);
+        }
+    }
+}
