@@ -17,7 +17,7 @@ use tokio::process::{Child, ChildStdout};
 fn tools(tools: &[(&str, &str)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a folder");
     for (name, real) in tools {
-        let real =
+        let mut real =
             ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].iter().map(|folder| Path::new(folder).join(real));
         let real = real.find(|path| path.exists()).expect("the tool is installed");
         std::os::unix::fs::symlink(real, dir.path().join(name)).expect("linked");
