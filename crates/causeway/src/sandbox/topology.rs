@@ -10,6 +10,7 @@
 //! pod gets a veth into the first, gateways one into the second too. A pod's ports carry a number
 //! that is never used again, so a new pod never meets the remains of the one before it.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -45,7 +46,7 @@ impl Underlay {
         namespace
             .ip(&[
                 "link set dev lo up".into(),
-                "link add name underlay mtu 1500 type bridge".into(),
+                format!("link add name underlay mtu 1500 address {} type bridge", hardware(gateway)),
                 format!("address add {gateway}/{prefix} dev underlay"),
                 "link set dev underlay up".into(),
             ])
@@ -99,7 +100,7 @@ impl Fabric {
         router
             .ip(&[
                 "link set dev lo up".into(),
-                "link add name lan mtu 1500 type bridge".into(),
+                format!("link add name lan mtu 1500 address {} type bridge", hardware(own)),
                 format!("address add {own}/{prefix} dev lan"),
                 "link set dev lan up".into(),
                 // What nobody owns must not wander back into a tunnel.
@@ -133,14 +134,15 @@ impl Fabric {
         made.map_err(|source| NamespaceError::Create { name: lan_port.clone(), source })?;
         let pod = PodNet { role, namespace, folder, lan_port, underlay_port };
         pod.namespace.sysctl(QUIET).await?;
-        let lan = cable(&self.router, "lan", &pod.lan_port, &pod.namespace, "eth0");
+        let end = ("eth0", role.lan());
+        let lan = cable(&self.router, "lan", &pod.lan_port, &pod.namespace, end);
         let outside = async {
-            match &pod.underlay_port {
-                Some(port) => {
-                    let underlay = &self.underlay.namespace;
-                    cable(underlay, "underlay", port, &pod.namespace, "net1").await
+            match (role, &pod.underlay_port) {
+                (Role::Gateway(gateway), Some(port)) => {
+                    let end = ("net1", self.cluster.external(gateway));
+                    cable(&self.underlay.namespace, "underlay", port, &pod.namespace, end).await
                 }
-                None => Ok(()),
+                _ => Ok(()),
             }
         };
         tokio::try_join!(lan, outside)?;
@@ -199,17 +201,25 @@ fn lan_lines(role: Role) -> Vec<String> {
     ]
 }
 
+/// A hardware address that follows from the IP address, so that neighbours still know a pod that
+/// was replaced, and a bridge that gets another port.
+fn hardware(ip: Ipv4Addr) -> String {
+    let [a, b, c, d] = ip.octets();
+    format!("0a:58:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
+}
+
 async fn cable(
     switch: &Namespace,
     bridge: &str,
     port: &str,
     pod: &Namespace,
-    end: &str,
+    (end, ip): (&str, Ipv4Addr),
 ) -> Result<(), NamespaceError> {
-    let pod = pod.path();
+    let (pod, address) = (pod.path(), hardware(ip));
+    let peer = format!("peer name {end} mtu 1500 address {address} netns {pod}");
     switch
         .ip(&[
-            format!("link add name {port} mtu 1500 type veth peer name {end} mtu 1500 netns {pod}"),
+            format!("link add name {port} mtu 1500 type veth {peer}"),
             format!("link set dev {port} master {bridge} up"),
         ])
         .await

@@ -96,7 +96,8 @@ async fn ask(from: &Site, to: &Site) -> Proof {
     let client = &from.pods[&Role::Client].namespace;
     let target = to.fabric.cluster().server_global();
     let mut caller = Caller::new(client, target).await.expect("caller");
-    timeout(Duration::from_secs(5), caller.first_answer()).await.expect("an answer within 5 s");
+    let answer = timeout(Duration::from_secs(5), caller.first_answer()).await;
+    answer.expect("an answer within 5 s").expect("sockets");
     let egress = from.fabric.cluster().egress();
     caller.prove(egress, || to.echo.seen()).await.expect("proof")
 }

@@ -210,7 +210,7 @@ async fn talk(sites: &[Site], far: usize, progress: &Progress, report: &mut Repo
         tokio::join!(near.running.wait_for(Role::Client), far.running.wait_for(Role::Server));
     progress.stage("waiting for the first packet through the tunnel");
     let mut caller = Caller::new(&client.net.namespace, far.cluster.server_global()).await?;
-    caller.first_answer().await;
+    caller.first_answer().await?;
     report.first_packet_ms = Some(millis(since_process_start()));
     progress.done("the first packet came back");
     progress.stage("counting echoes and moving bytes");
