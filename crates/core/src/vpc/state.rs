@@ -281,6 +281,7 @@ impl State {
             .chain(self.tunnels.keys().cloned().map(Scope::Tunnel))
             .collect();
         touched.extend(self.records.values().flat_map(|record| self.exchanged(record)));
+        touched.extend(self.records.values().filter_map(|record| record.gateway.clone().map(Scope::Record)));
         touched.extend(self.copies.iter().flat_map(BTreeMap::values).flat_map(|copy| self.exchanged(copy)));
         touched
     }

@@ -1,0 +1,267 @@
+//! The room's promises under random events: whatever `compile` says differently after an event is among
+//! the scopes that the event touched, and the same knowledge gives the same answer however it arrived.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+use causeway_core::vpc::exchange::{self, RECORD_NAMESPACE, Record, RecordTask};
+use causeway_core::vpc::objects::{
+    Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, Subnet, TUNNEL_FINALIZER, Tunnel, TunnelSpec,
+    VpcGateway, Workload,
+};
+use causeway_core::vpc::status::TunnelTask;
+use causeway_core::vpc::{
+    Change, Event, Given, Outcome, Scope, State, Trouble, TunnelKind, Visit, compile, status,
+};
+use causeway_core::{GatewayName, ObjectKey};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+fn name<T: std::str::FromStr>(text: &str) -> T
+where
+    T::Err: std::fmt::Debug,
+{
+    text.parse().expect("a valid name")
+}
+
+fn any_gateway() -> impl Strategy<Value = GatewayName> {
+    select(vec!["gw1", "gw2"]).prop_map(name)
+}
+
+fn any_tunnel_key() -> impl Strategy<Value = ObjectKey> {
+    (select(vec!["ns1", "ns2"]), select(vec!["t1", "t2", "t3"])).prop_map(|(ns, n)| ObjectKey::new(ns, n))
+}
+
+fn any_peer() -> impl Strategy<Value = Peer> {
+    (select(vec!["c2", "c3"]), select(vec!["gw1", "gw2"]))
+        .prop_map(|(cluster, gateway)| Peer { cluster: name(cluster), gateway: name(gateway) })
+}
+
+fn any_ends() -> impl Strategy<Value = Ends> {
+    prop_oneof![
+        9 => (any_gateway(), any_peer()).prop_map(|(gateway, peer)| Ends::ByGateway { gateway, peer }),
+        1 => Just(Ends::ByVpc { local: "v".into(), cluster: name("c2"), remote: "w".into() }),
+    ]
+}
+
+fn any_kind() -> impl Strategy<Value = TunnelKind> {
+    prop_oneof![Just(TunnelKind::Gre), (1..3u32).prop_map(|vni| TunnelKind::Vxlan { vni, port: 4789 })]
+}
+
+prop_compose! {
+    fn any_tunnel()(
+        key in any_tunnel_key(), kind in any_kind(), ends in any_ends(), host in 1..3u8, valid in prop::bool::weighted(0.9),
+        created in 0..3i64, deleting in prop::bool::weighted(0.2), held in any::<bool>(), version in 0..3u8, told in any::<bool>(),
+    ) -> (ObjectKey, Tunnel) {
+        let address = name(&format!("10.100.0.{host}/24"));
+        let spec = TunnelSpec { link: name(&key.name), kind, address, ends };
+        let mut tunnel = Tunnel {
+            key: key.clone(), uid: "u".into(), resource_version: version.to_string(), generation: 1, created, deleting,
+            finalizers: held.then(|| TUNNEL_FINALIZER.to_string()).into_iter().collect(), abandon: false,
+            spec: if valid { Ok(spec) } else { Err("no sense".into()) }, status: Default::default(),
+        };
+        tunnel.status.gateway = told.then(|| "gw2".into());
+        (key, tunnel)
+    }
+}
+
+fn record_of(peer: &Peer, namespace: &str, separator: char, octet: u8, origin: bool) -> Record {
+    Record {
+        key: ObjectKey::new(namespace, format!("{}{separator}{}", peer.gateway, peer.cluster)),
+        resource_version: octet.to_string(),
+        external_ip: format!("172.50.16.{octet}"),
+        globalnet: format!("242.{}.0.0/16", octet % 3),
+        vpc: Some("v".into()),
+        gateway: Some(peer.gateway.clone()),
+        cluster: Some(peer.cluster.clone()),
+        origin: origin.then(|| peer.cluster.clone()),
+        origin_namespace: origin.then(|| RECORD_NAMESPACE.into()),
+        deleting: false,
+    }
+}
+
+fn any_member() -> impl Strategy<Value = Peer> {
+    (select(vec!["c1", "c2", "c3"]), select(vec!["gw1", "gw2"]))
+        .prop_map(|(cluster, gateway)| Peer { cluster: name(cluster), gateway: name(gateway) })
+}
+
+fn any_record() -> impl Strategy<Value = (ObjectKey, Record)> {
+    (any_member(), 0..6u8).prop_map(|(peer, octet)| {
+        let imported = peer.cluster.as_str() != "c1";
+        let record = record_of(&peer, RECORD_NAMESPACE, '-', octet, imported);
+        (record.key.clone(), record)
+    })
+}
+
+fn any_copy() -> impl Strategy<Value = (String, Record)> {
+    (any_member(), 0..6u8).prop_map(|(peer, octet)| {
+        let record = record_of(&peer, "broker", '.', octet, true);
+        (record.key.name.clone(), record)
+    })
+}
+
+prop_compose! {
+    fn any_pod()(gateway in any_gateway(), uid in 0..2u8, running in prop::bool::weighted(0.8), complete in prop::bool::weighted(0.9)) -> (ObjectKey, GatewayPod) {
+        let key = ObjectKey::new("kube-system", format!("vpc-nat-gw-{gateway}-0"));
+        let octet = if gateway.as_str() == "gw1" { 11 } else { 12 };
+        let external = [("ovn-vpc-external-network.kube-system".to_string(), Ipv4Addr::new(172, 50, 16, octet))];
+        let pod = GatewayPod {
+            pod: PodRef { key: key.clone(), uid: uid.to_string() }, gateway,
+            phase: if running { "Running" } else { "Pending" }.into(), node: Some("n1".into()),
+            lan: Some(Ipv4Addr::new(10, 0, 1, 254)), router: Some(Ipv4Addr::new(10, 0, 1, 1)),
+            external: if complete { external.into() } else { BTreeMap::new() }, vpc: Some("v".into()),
+        };
+        (key, pod)
+    }
+}
+
+fn any_change<K: Ord + Clone + std::fmt::Debug + 'static, V: Clone + std::fmt::Debug + 'static>(
+    pair: impl Strategy<Value = (K, V)> + 'static,
+) -> impl Strategy<Value = Change<K, V>> {
+    let pair = pair.boxed();
+    prop_oneof![
+        4 => pair.clone().prop_map(|(key, value)| Change::Put(key, value)),
+        2 => pair.clone().prop_map(|(key, _)| Change::Gone(key)),
+        1 => vec(pair, 0..4).prop_map(|pairs| Change::Reset(pairs.into_iter().collect())),
+    ]
+}
+
+/// What an honest visit would find: what was wanted is there, or all failed.
+#[derive(Debug, Clone)]
+enum Happening {
+    Event(Box<Event>),
+    Visit(GatewayName, bool),
+}
+
+fn event(event: impl Strategy<Value = Event>) -> impl Strategy<Value = Happening> {
+    event.prop_map(|event| Happening::Event(Box::new(event)))
+}
+
+fn any_happening() -> impl Strategy<Value = Happening> {
+    let named = |value: BoxedStrategy<VpcGateway>| (select(vec!["gw1", "gw2"]).prop_map(String::from), value);
+    let workload = (any_gateway(), any::<bool>()).prop_map(|(gateway, ready)| {
+        (gateway.to_string(), Workload { gateway, ready, subnet: Some("s".into()) })
+    }).boxed();
+    let vpc_gateway = named(
+        (0..3u8)
+            .prop_map(|octet| VpcGateway {
+                vpc: Some("v".into()),
+                lan: Some(Ipv4Addr::new(10, 0, 1, octet)),
+                external_subnets: vec!["x".into()],
+            })
+            .boxed(),
+    );
+    let subnet = any::<bool>()
+        .prop_map(|named| ("x".to_string(), Subnet { provider: named.then(|| "p".into()), vpc: None }));
+    let vpc = (0..3u8).prop_map(|octet| {
+        let route = StaticRoute { range: name("242.0.0.0/8"), next_hop: Ipv4Addr::new(10, 0, 1, octet) };
+        ("v".to_string(), vec![route])
+    });
+    let node = select(vec![NodeHealth::Ready, NodeHealth::NotReady, NodeHealth::Lost])
+        .prop_map(|h| ("n1".to_string(), h));
+    let globalnet =
+        select(vec!["242.0.0.0/16", "242.1.0.0/16"]).prop_map(|range| ("c1".to_string(), name(range)));
+    prop_oneof![
+        8 => event(any_change(any_tunnel()).prop_map(Event::Tunnels)),
+        3 => event(any_change(any_record()).prop_map(Event::Records)),
+        3 => event(any_change(any_copy()).prop_map(Event::Copies)),
+        3 => event(any_change(any_pod()).prop_map(Event::Pods)),
+        2 => event(any_change(workload.clone()).prop_map(Event::StatefulSets)),
+        1 => event(any_change(workload).prop_map(Event::Deployments)),
+        1 => event(any_change(vpc_gateway).prop_map(Event::VpcGateways)),
+        1 => event(any_change(subnet).prop_map(Event::Subnets)),
+        1 => event(any_change(vpc).prop_map(Event::Vpcs)),
+        1 => event(any_change(node).prop_map(Event::Nodes)),
+        1 => event(any_change(globalnet).prop_map(Event::Globalnets)),
+        1 => event(prop::option::weighted(0.9, Just(name("c1"))).prop_map(Event::Identity)),
+        1 => event(vec(1..9u8, 0..8).prop_map(|octets| Event::Egress(octets.into_iter().map(|o| Ipv4Addr::new(242, 0, 0, o)).collect()))),
+        1 => event(select(vec!["broker", "elsewhere"]).prop_map(|n| Event::BrokerNamespace(n.into()))),
+        5 => (any_gateway(), prop::bool::weighted(0.8)).prop_map(|(gateway, fine)| Happening::Visit(gateway, fine)),
+    ]
+}
+
+fn visit(state: &State, gateway: &GatewayName, fine: bool) -> Option<Event> {
+    let task = compile::gateway(state, gateway)?;
+    let tunnels: BTreeMap<_, _> =
+        task.want.tunnels.values().map(|want| (want.owner.clone(), (want.clone(), None))).collect();
+    let mut seen = Visit { tunnels, ..Visit::default() };
+    seen.holding.owners = seen.tunnels.keys().cloned().collect();
+    let result = if fine { Ok(seen) } else { Err(Trouble::ExecTimedOut(10)) };
+    let outcome = Outcome { pod_uid: task.pod.uid, revision: state.revision(), result };
+    Some(Event::Outcome(gateway.clone(), outcome))
+}
+
+/// Everything that `compile` has to say, by scope.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Gateway(Option<compile::GatewayTask>),
+    Tunnel(Option<TunnelTask>),
+    Record(RecordTask),
+}
+
+fn all_said(state: &State) -> BTreeMap<Scope, Said> {
+    let gateways = ["gw1", "gw2"].map(name::<GatewayName>);
+    let mut said = BTreeMap::new();
+    for gateway in gateways {
+        said.insert(Scope::Gateway(gateway.clone()), Said::Gateway(compile::gateway(state, &gateway)));
+        said.insert(Scope::Record(gateway.clone()), Said::Record(exchange::own_record(state, &gateway)));
+        for cluster in ["c1", "c2", "c3"] {
+            let copy = format!("{gateway}.{cluster}");
+            said.insert(Scope::Export(copy.clone()), Said::Record(exchange::export(state, &copy)));
+            let key = ObjectKey::new(RECORD_NAMESPACE, format!("{gateway}-{cluster}"));
+            said.insert(Scope::Import(key.clone()), Said::Record(exchange::import(state, &key)));
+        }
+    }
+    for (namespace, tunnel) in ["ns1", "ns2"].iter().flat_map(|ns| ["t1", "t2", "t3"].map(|t| (*ns, t))) {
+        let key = ObjectKey::new(namespace, tunnel);
+        said.insert(Scope::Tunnel(key.clone()), Said::Tunnel(status::tunnel(state, &key)));
+    }
+    said
+}
+
+/// Nothing to do is as good as gone: a scope that has nothing to say any more needs no visit for it.
+fn is_silent(said: &Said) -> bool {
+    matches!(said, Said::Tunnel(None) | Said::Record(RecordTask::Nothing))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_compile_says_differently_was_touched(happenings in vec(any_happening(), 1..60)) {
+        let mut state = State::new(Given::default());
+        let mut before = all_said(&state);
+        for happening in happenings {
+            let event = match happening {
+                Happening::Event(event) => Some(*event),
+                Happening::Visit(gateway, fine) => visit(&state, &gateway, fine),
+            };
+            let Some(event) = event else { continue };
+            let touched: BTreeSet<Scope> = state.apply(event.clone());
+            let after = all_said(&state);
+            for (scope, said) in &after {
+                if before[scope] != *said && !is_silent(said) {
+                    prop_assert!(touched.contains(scope), "{event:?}\nchanged {scope:?}\nfrom {:?}\nto {said:?}", before[scope]);
+                }
+            }
+            before = after;
+        }
+    }
+
+    #[test]
+    fn a_full_list_says_what_single_events_said(tunnels in vec(any_tunnel(), 0..6), pods in vec(any_pod(), 0..3), records in vec(any_record(), 0..4)) {
+        let mut one_by_one = State::new(Given::default());
+        let mut at_once = State::new(Given::default());
+        for state in [&mut one_by_one, &mut at_once] {
+            state.apply(Event::Identity(Some(name("c1"))));
+        }
+        for (key, tunnel) in tunnels.clone() { one_by_one.apply(Event::Tunnels(Change::Put(key, tunnel))); }
+        for (key, pod) in pods.clone() { one_by_one.apply(Event::Pods(Change::Put(key, pod))); }
+        for (key, record) in records.clone() { one_by_one.apply(Event::Records(Change::Put(key, record))); }
+        at_once.apply(Event::Records(Change::Reset(records.into_iter().collect())));
+        at_once.apply(Event::Pods(Change::Reset(pods.into_iter().collect())));
+        at_once.apply(Event::Tunnels(Change::Reset(tunnels.into_iter().collect())));
+        prop_assert_eq!(all_said(&one_by_one), all_said(&at_once));
+    }
+}
