@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::status::FieldError;
+
 /// Name in `v1`, name in `events.k8s.io/v1`. Fields not listed are called the same in both.
 const RENAMED: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
@@ -51,6 +53,18 @@ pub(crate) fn selectable_field(field: &str, group: &str) -> Option<String> {
         _ if field == reporter => Some("/reportingComponent".to_owned()),
         _ => None,
     }
+}
+
+/// An event lives in the namespace of what it is about; about cluster-wide objects, in `default`.
+pub(crate) fn check(event: &Value) -> Option<FieldError> {
+    let about = event["involvedObject"]["namespace"].as_str().unwrap_or_default();
+    let fits = match crate::meta::text(event, "namespace") {
+        "default" | "kube-system" if about.is_empty() => true,
+        own => about == own,
+    };
+    let refuse =
+        || FieldError::invalid("involvedObject.namespace", &about.into(), "does not match event.namespace");
+    (!fits).then(refuse)
 }
 
 #[cfg(test)]

@@ -124,6 +124,24 @@ impl Resource {
         allowed.contains(&field).then(pointer)
     }
 
+    /// The sentence that refuses a field selector. Kinds with fields of their own word it differently.
+    pub(crate) fn unknown_field(&self, field: &str) -> String {
+        match &self.nature {
+            Nature::Plain | Nature::Workload | Nature::Definition => {
+                format!(
+                    "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                )
+            }
+            Nature::Namespace
+            | Nature::Node
+            | Nature::Pod
+            | Nature::Service
+            | Nature::Secret
+            | Nature::Event
+            | Nature::Custom(_) => format!("field label not supported: {field}"),
+        }
+    }
+
     /// A stored object as this resource shows it; `None` when it is stored just so.
     pub(crate) fn view(&self, stored: &Value) -> Option<Value> {
         if stored["apiVersion"] == Value::String(self.api_version()) {

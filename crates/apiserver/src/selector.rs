@@ -97,7 +97,7 @@ fn parse_fields(text: &str, resource: &Resource) -> Result<Vec<FieldRequirement>
             )));
         };
         let Some(pointer) = resource.selectable_field(field) else {
-            return Err(ApiError::bad_request(format!("field label not supported: {field}")));
+            return Err(ApiError::bad_request(resource.unknown_field(field)));
         };
         parsed.push(FieldRequirement { pointer, value: value.replace('\\', ""), equal });
     }

@@ -115,6 +115,7 @@ struct Shelf {
     /// Version of the newest event that is no longer held.
     forgotten: u64,
     changed: watch::Sender<u64>,
+    closings: u64,
 }
 
 impl Shelf {
@@ -124,6 +125,7 @@ impl Shelf {
             events: VecDeque::new(),
             forgotten: 0,
             changed: watch::Sender::new(0),
+            closings: 0,
         }
     }
 }
@@ -136,20 +138,11 @@ pub(crate) struct Store {
     shelves: BTreeMap<ShelfName, Shelf>,
     /// Whose event is the oldest, next oldest, …: the history is bounded over all shelves.
     order: VecDeque<ShelfName>,
-    /// When shelves were closed: one opened again does not know what happened before.
-    closed: BTreeMap<ShelfName, u64>,
 }
 
 impl Store {
     pub(crate) fn new(capacity: usize) -> Self {
-        Store {
-            version: 1,
-            compacted: 0,
-            capacity,
-            shelves: BTreeMap::new(),
-            order: VecDeque::new(),
-            closed: BTreeMap::new(),
-        }
+        Store { version: 1, compacted: 0, capacity, shelves: BTreeMap::new(), order: VecDeque::new() }
     }
 
     /// The version of the latest change anywhere.
@@ -164,15 +157,20 @@ impl Store {
 
     /// Makes sure a shelf exists, so that it can be watched while empty.
     pub(crate) fn open(&mut self, shelf: &ShelfName) {
-        let forgotten = self.closed.remove(shelf).unwrap_or(0);
-        self.shelves.entry(shelf.clone()).or_insert_with(|| Shelf { forgotten, ..Shelf::new() });
+        self.shelves.entry(shelf.clone()).or_insert_with(Shelf::new);
     }
 
-    /// Drops a shelf with all it holds; its watchers see their channel close.
+    /// Says that a shelf, by now empty, is out of use. Its watchers may still read how it ended.
     pub(crate) fn close(&mut self, shelf: &ShelfName) {
-        self.shelves.remove(shelf);
-        self.order.retain(|name| name != shelf);
-        self.closed.insert(shelf.clone(), self.version);
+        if let Some(shelf) = self.shelves.get_mut(shelf) {
+            shelf.closings += 1;
+            shelf.changed.send_replace(self.version);
+        }
+    }
+
+    /// How often a shelf was closed: a watcher ends when that changes.
+    pub(crate) fn closings(&self, shelf: &ShelfName) -> u64 {
+        self.shelves.get(shelf).map_or(0, |shelf| shelf.closings)
     }
 
     pub(crate) fn get(&self, shelf: &ShelfName, key: &Key) -> Option<&Arc<Object>> {
@@ -309,7 +307,7 @@ impl Store {
         Ok((events, reached))
     }
 
-    /// Says when the shelf changes; closes when the shelf does.
+    /// Says when the shelf changes.
     pub(crate) fn subscribe(&self, shelf: &ShelfName) -> Option<watch::Receiver<u64>> {
         self.shelves.get(shelf).map(|shelf| shelf.changed.subscribe())
     }

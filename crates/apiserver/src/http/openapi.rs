@@ -47,6 +47,7 @@ fn build(cluster: &Cluster, group: &str, version: &str) -> Value {
     schemas.insert(OBJECT_META.to_owned(), object_meta());
     for resource in cluster.registry.of(group, version) {
         schemas.insert(schema_name(&resource), schema(&resource));
+        schemas.insert(format!("{}List", schema_name(&resource)), list_schema(&resource));
         add_paths(&resource, &mut paths);
     }
     json!({
@@ -86,6 +87,20 @@ fn schema(resource: &Resource) -> Value {
     schema["properties"]["metadata"] = metadata;
     schema["x-kubernetes-group-version-kind"] = json!([identity(resource)]);
     schema
+}
+
+fn list_schema(resource: &Resource) -> Value {
+    let item = json!({ "$ref": format!("#/components/schemas/{}", schema_name(resource)) });
+    let text = json!({ "type": "string" });
+    json!({
+        "type": "object", "description": format!("A list of {}.", resource.kind), "required": ["items"],
+        "properties": {
+            "apiVersion": text, "kind": text, "metadata": { "type": "object" },
+            "items": { "type": "array", "description": "The objects.", "items": item },
+        },
+        "x-kubernetes-group-version-kind":
+            [{ "group": resource.group, "version": resource.version, "kind": resource.list_kind }],
+    })
 }
 
 fn object_meta() -> Value {

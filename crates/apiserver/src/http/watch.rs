@@ -51,6 +51,7 @@ struct Watch {
     mark_initial_end: bool,
     cursor: u64,
     changed: Receiver<u64>,
+    closings: u64,
     ready: VecDeque<Bytes>,
     headers_sent: bool,
     ended: bool,
@@ -118,6 +119,7 @@ pub(super) fn watch(
         mark_initial_end: send_initial == Some(true) && bookmarks,
         cursor,
         changed,
+        closings: store.closings(&resource.shelf),
         ready: VecDeque::new(),
         headers_sent: false,
         ended: false,
@@ -184,9 +186,10 @@ impl Watch {
     fn gather(&mut self) -> bool {
         // Seen before reading, so that a change meanwhile is not slept over.
         self.changed.mark_unchanged();
-        let (since, current) = {
+        let (since, current, closings) = {
             let cluster = self.shared.read();
-            (cluster.store.since(&self.resource.shelf, self.cursor, BATCH), cluster.store.version())
+            let (store, shelf) = (&cluster.store, &self.resource.shelf);
+            (store.since(shelf, self.cursor, BATCH), store.version(), store.closings(shelf))
         };
         let Ok((events, reached)) = since else {
             self.expire(current);
@@ -198,7 +201,10 @@ impl Watch {
             }
         }
         self.cursor = reached;
-        events.len() == BATCH
+        let more = events.len() == BATCH;
+        // The kind is no longer served, and this was the last of it.
+        self.ended |= !more && closings != self.closings;
+        more
     }
 
     /// Sleeps until there may be something to tell or nothing will be any more.

@@ -4,6 +4,7 @@
 //! The order on a write is always that one.
 
 mod default;
+mod fields;
 mod format;
 mod prune;
 mod rules;

@@ -20,8 +20,12 @@ impl std::fmt::Debug for Rules {
 
 impl Rules {
     pub(crate) fn compile(schema: &Value) -> Rules {
-        let compiled = mentions_rules(schema).then(|| Mutex::new((compile_schema(schema), Validator::new())));
-        Rules { compiled }
+        if !mentions_rules(schema) {
+            return Rules { compiled: None };
+        }
+        let mut schema = schema.clone();
+        make_old_optional(&mut schema);
+        Rules { compiled: Some(Mutex::new((compile_schema(&schema), Validator::new()))) }
     }
 
     /// Whether there is anything to ask.
@@ -53,6 +57,7 @@ fn field_error(error: &kube_cel::ValidationError, value: Option<&Value>) -> Fiel
         ErrorKind::ValidationFailure => error.message.clone(),
         _ => format!("{} evaluating rule: {}", error.message, error.rule),
     };
+    let detail = detail.replace(OPTIONAL_OLD, "oldSelf");
     match error.reason.as_deref() {
         Some("FieldValueForbidden") => return FieldError::forbidden(path, &detail),
         Some("FieldValueRequired") => return FieldError::required(path, &detail),
@@ -77,6 +82,55 @@ fn at<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
         };
     }
     Some(here)
+}
+
+/// A rule with `optionalOldSelf` sees the old value as an optional; the evaluator offers it bare, or
+/// null when there is none.
+fn make_old_optional(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            if map.get("optionalOldSelf") == Some(&Value::Bool(true)) {
+                for key in ["rule", "messageExpression"] {
+                    if let Some(Value::String(source)) = map.get_mut(key) {
+                        *source = replace_word(source, "oldSelf", OPTIONAL_OLD);
+                    }
+                }
+            }
+            map.values_mut().for_each(make_old_optional);
+        }
+        Value::Array(items) => items.iter_mut().for_each(make_old_optional),
+        _ => {}
+    }
+}
+
+const OPTIONAL_OLD: &str = "(oldSelf == null ? optional.none() : optional.of(oldSelf))";
+
+/// Replaces a name where it stands alone and outside of quotes.
+fn replace_word(source: &str, word: &str, by: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let (mut quote, mut before) = (None, ' ');
+    let mut rest = source;
+    while let Some(c) = rest.chars().next() {
+        let whole = !(before.is_alphanumeric() || before == '_' || before == '.');
+        if quote.is_none() && whole && rest.starts_with(word) {
+            let after = rest[word.len()..].chars().next().unwrap_or(' ');
+            if !(after.is_alphanumeric() || after == '_') {
+                out.push_str(by);
+                rest = &rest[word.len()..];
+                before = 'x';
+                continue;
+            }
+        }
+        match (quote, c) {
+            (None, '"' | '\'') => quote = Some(c),
+            (Some(open), c) if c == open && before != '\\' => quote = None,
+            _ => {}
+        }
+        out.push(c);
+        before = c;
+        rest = &rest[c.len_utf8()..];
+    }
+    out
 }
 
 fn mentions_rules(schema: &Value) -> bool {
@@ -119,6 +173,16 @@ mod tests {
         let errors = rules().check(&new, Some(&old));
         assert_eq!(errors[0].to_string(), "spec.name: Invalid value: \"b\": is immutable");
         assert!(rules().check(&new, None).is_empty());
+    }
+
+    #[test]
+    fn an_optional_old_value_is_seen_at_creation_too() {
+        let rules = Rules::compile(&json!({ "type": "integer", "x-kubernetes-validations": [{
+            "rule": "!oldSelf.hasValue() ? self < 10 : self >= oldSelf.value()", "optionalOldSelf": true }] }));
+        assert!(rules.check(&json!(5), None).is_empty());
+        assert_eq!(rules.check(&json!(11), None).len(), 1);
+        assert!(rules.check(&json!(11), Some(&json!(5))).is_empty());
+        assert_eq!(rules.check(&json!(4), Some(&json!(5))).len(), 1);
     }
 
     #[test]

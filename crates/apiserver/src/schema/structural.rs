@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::child;
+use super::fields::undefined;
+use super::validate::validate_at;
+use super::{Schema, child};
 use crate::status::FieldError;
 
 /// What is wrong with the schema found at `path` of the definition.
@@ -19,6 +21,8 @@ fn node(schema: &Value, path: &str, root: bool, errors: &mut Vec<FieldError>) {
     };
     check_type(schema, path, root, errors);
     check_keywords(schema, path, errors);
+    check_rules(schema, path, root, errors);
+    check_default(schema, path, errors);
     for (name, property) in map.get("properties").and_then(Value::as_object).into_iter().flatten() {
         node(property, &format!("{path}.properties[{name}]"), false, errors);
     }
@@ -91,17 +95,34 @@ fn check_keywords(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
             &detail,
         ));
     }
-    for (index, rule) in
-        schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten().enumerate()
-    {
+}
+
+fn check_rules(schema: &Value, path: &str, root: bool, errors: &mut Vec<FieldError>) {
+    let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array);
+    for (index, rule) in rules.into_iter().flatten().enumerate() {
         let source = rule.get("rule").and_then(Value::as_str).unwrap_or_default();
-        let here = format!("{path}.x-kubernetes-validations[{index}].rule");
+        let path = format!("{path}.x-kubernetes-validations[{index}].rule");
         if source.trim().is_empty() {
-            errors.push(FieldError::required(&here, "rule is not specified"));
-        } else if let Err(why) = kube_cel::cel::Program::compile(source) {
-            let detail = format!("compilation failed: {why}");
-            errors.push(FieldError::invalid(&here, &Value::String(source.to_owned()), &detail));
+            errors.push(FieldError::required(&path, "rule is not specified"));
+            continue;
         }
+        let optional_old = rule.get("optionalOldSelf") == Some(&Value::Bool(true));
+        let problem = match kube_cel::cel::Program::compile(source) {
+            Err(why) => Some(why.to_string()),
+            Ok(program) => undefined(program.expression(), schema, root, optional_old)
+                .map(|field| format!("undefined field '{field}'")),
+        };
+        if let Some(problem) = problem {
+            let detail = format!("compilation failed: {problem}");
+            errors.push(FieldError::invalid(&path, &Value::String(source.to_owned()), &detail));
+        }
+    }
+}
+
+/// A default must be what the schema would accept.
+fn check_default(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    if let Some(default) = schema.get("default") {
+        errors.extend(validate_at(&Schema::parse(schema), default, &child(path, "default")));
     }
 }
 

@@ -16,6 +16,13 @@ pub(crate) fn validate(schema: &Schema, value: &Value, old: Option<&Value>) -> V
     errors
 }
 
+/// The same for a value that stands at `path`.
+pub(super) fn validate_at(schema: &Schema, value: &Value, path: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    check(schema, value, None, path, &mut errors);
+    errors
+}
+
 fn check(schema: &Schema, value: &Value, old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
     if old == Some(value) {
         return;

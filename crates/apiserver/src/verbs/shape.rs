@@ -140,12 +140,8 @@ pub(super) fn judge(resource: &Resource, new: &Value, old: Option<&Value>) -> Re
         }
         Nature::Pod => check_containers(&new["spec"], "spec", &mut errors),
         Nature::Workload => check_workload(new, &mut errors),
-        Nature::Plain
-        | Nature::Namespace
-        | Nature::Node
-        | Nature::Service
-        | Nature::Secret
-        | Nature::Event => {}
+        Nature::Plain | Nature::Namespace | Nature::Node | Nature::Service | Nature::Secret => {}
+        Nature::Event => errors.extend(crate::events::check(new)),
     }
     if errors.is_empty() {
         return Ok(());
