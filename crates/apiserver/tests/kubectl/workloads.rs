@@ -1,0 +1,168 @@
+//! Built-in kinds from the command line: storage, scale, exec, namespaces.
+
+use crate::{
+    cluster::{Cluster, say},
+    session::{Session, namespace, session},
+};
+
+fn workload(kind: &str, extra: &str) -> String {
+    format!(
+        "apiVersion: apps/v1\nkind: {kind}\nmetadata: {{name: w}}\nspec:\n  replicas: 0\n  {extra}\n  \
+         selector: {{matchLabels: {{app: w}}}}\n  template:\n    metadata: {{labels: {{app: w}}}}\n    \
+         spec: {{containers: [{{name: main, image: example.com/none}}]}}\n"
+    )
+}
+
+#[tokio::test]
+async fn scale_changes_the_replicas_of_a_workload() {
+    session(async |k: &Session| {
+        for (kind, name, extra) in
+            [("StatefulSet", "sts/w", "serviceName: w"), ("Deployment", "deploy/w", "paused: false")]
+        {
+            k.apply(&workload(kind, extra)).await.says(&["created"]);
+            k.ok(&["scale", name, "--replicas=2"]).await.says(&["scaled"]);
+            k.ok(&["get", name]).await.row(&["w", "0/2"]);
+            k.fails(&["scale", name, "--current-replicas=7", "--replicas=1"])
+                .await
+                .says(&["Expected replicas to be 7"]);
+            k.ok(&["scale", name, "--replicas=0"]).await;
+            k.ok(&["get", name, "-o", "jsonpath={.spec.replicas} {.metadata.generation}"])
+                .await
+                .says(&["0 3"]);
+        }
+    })
+    .await;
+}
+
+const SIMPLE: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {a: "1", b: "2"}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: hidden}
+stringData: {a: "1"}
+"#;
+
+#[tokio::test]
+async fn simple_objects_are_created_listed_described_and_deleted() {
+    session(async |k: &Session| {
+        k.apply(SIMPLE).await.says(&["configmap/settings created", "secret/hidden created"]);
+        k.apply(SIMPLE.split("---").next().unwrap()).await.says(&["configmap/settings unchanged"]);
+        k.ok(&["get", "cm", "settings"]).await.row(&["settings", "2"]);
+        k.ok(&["describe", "cm", "settings"]).await.says(&["Data\n====", "a:\n----\n1"]);
+        k.ok(&["get", "secret", "hidden"]).await.row(&["hidden", "Opaque", "1"]);
+        let again = k.run(&["create", "-f", "-"], SIMPLE).await;
+        assert!(!again.ok, "{again:?}");
+        again.says(&[r#"configmaps "settings" already exists"#]);
+        let named = "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: some-}\n";
+        let said = k.run(&["create", "-f", "-"], named).await;
+        assert!(said.ok && said.out.starts_with("configmap/some-"), "{said:?}");
+        k.ok(&["delete", "cm", "settings"]).await.says(&[r#"configmap "settings" deleted"#]);
+        k.ok(&["get", "ns", &k.ns]).await.row(&[&k.ns, "Active"]);
+        k.ok(&["get", "--raw", "/readyz"]).await.says(&["ok"]);
+        k.ok(&["version"]).await.says(&["Server Version: v1."]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn create_with_a_noun_speaks_protobuf_which_ours_refuses_in_words() {
+    session(async |k: &Session| {
+        let create = ["create", "configmap", "typed", "--from-literal=a=1"];
+        if Cluster::get().ours {
+            k.fails(&create)
+                .await
+                .says(&["the body of the request was in an unknown format", "application/json"]);
+        } else {
+            k.ok(&create).await.says(&["created"]);
+        }
+    })
+    .await;
+}
+
+/// A Pod on a node of its own, running.
+async fn running_pod(k: &Session, kubelet: &str) {
+    let (ip, port) = kubelet.rsplit_once(':').expect("ip:port");
+    let node = &k.ns;
+    k.apply(&format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {node}}}\n")).await;
+    let status = format!(
+        r#"{{"status":{{"addresses":[{{"type":"InternalIP","address":"{ip}"}}],"daemonEndpoints":{{"kubeletEndpoint":{{"Port":{port}}}}}}}}}"#
+    );
+    k.ok(&["patch", "node", node, "--subresource=status", "--type=merge", "-p", &status]).await;
+    k.apply(&format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  nodeName: {node}\n  \
+         terminationGracePeriodSeconds: 0\n  automountServiceAccountToken: false\n  containers:\n  \
+         - {{name: main, image: example.com/none}}\n"
+    ))
+    .await;
+    let status = r#"{"status":{"phase":"Running","podIP":"10.9.8.7","containerStatuses":[{"name":"main","ready":true,"restartCount":0,"image":"i","imageID":"i","state":{"running":{}}}]}}"#;
+    k.ok(&["patch", "pod", "p", "--subresource=status", "--type=merge", "-p", status]).await;
+}
+
+#[tokio::test]
+async fn pods_are_listed_as_people_know_them() {
+    session(async |k: &Session| {
+        running_pod(k, "127.0.0.1:10250").await;
+        let said = k.ok(&["get", "pods"]).await;
+        said.row(&["NAME", "READY", "STATUS", "RESTARTS", "AGE"]);
+        said.row(&["p", "1/1", "Running", "0"]);
+        let said = k.ok(&["get", "pods", "-o", "wide"]).await;
+        said.says(&["10.9.8.7", &k.ns]);
+        k.ok(&["describe", "pod", "p"]).await.says(&["Name:", "Status:", "Running", "10.9.8.7"]);
+        k.ok(&["delete", "pod", "p"]).await.says(&[r#"pod "p" deleted"#]);
+        k.ok(&["delete", "node", &k.ns]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn exec_runs_a_command_with_input_and_passes_its_exit_code() {
+    let kubelet = std::env::var("API_SUITE_KUBELET").ok();
+    if !Cluster::get().ours && kubelet.is_none() {
+        return say("not applicable to this server: kubectl exec: no kubelet, see API_SUITE_KUBELET");
+    }
+    session(async |k: &Session| {
+        running_pod(k, kubelet.as_deref().unwrap_or("127.0.0.1:10250")).await;
+        let said = k.ok(&["exec", "p", "--", "sh", "-c", "echo out; echo err >&2"]).await;
+        assert_eq!((said.out.as_str(), said.err.as_str()), ("out\n", "err\n"));
+        let said = k.run(&["exec", "-i", "p", "--", "cat"], "through and back").await;
+        assert_eq!((said.ok, said.out.as_str()), (true, "through and back"), "{said:?}");
+        let said = k.fails(&["exec", "p", "--", "sh", "-c", "exit 7"]).await;
+        assert_eq!(said.code, Some(7));
+        said.says(&["command terminated with exit code 7"]);
+        k.fails(&["exec", "p", "-c", "other", "--", "id"])
+            .await
+            .says(&["container other is not valid for pod p"]);
+        k.fails(&["exec", "none", "--", "id"]).await.says(&[r#"pods "none" not found"#]);
+        k.ok(&["delete", "pod/p", &format!("node/{}", k.ns)]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_deleted_namespace_is_gone_with_its_contents() {
+    session(async |k: &Session| {
+        let name = format!("{}-2", k.ns);
+        let inside =
+            format!("kind: ConfigMap\napiVersion: v1\nmetadata: {{name: inside, namespace: {name}}}\n");
+        k.apply(&namespace(&name)).await;
+        let said = k.run(&["-n", &name, "apply", "-f", "-"], &inside).await;
+        assert!(said.ok, "{said:?}");
+        k.ok(&["delete", "namespace", &name, "--timeout=50s"]).await.says(&["deleted"]);
+        k.fails(&["get", "namespace", &name]).await.says(&["NotFound"]);
+        k.fails(&["-n", &name, "get", "configmap", "inside"]).await.says(&["NotFound"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stranger_is_turned_away() {
+    session(async |k: &Session| {
+        let said = k.fails(&["--token=wrong", "get", "configmaps"]).await;
+        said.says(&["You must be logged in to the server"]);
+    })
+    .await;
+}

@@ -1,0 +1,35 @@
+//! What a client may rely on from a Kubernetes API, stated against the wire and not against an
+//! implementation. The same tests run against the cluster of `$KUBECONFIG` (a real kube-apiserver
+//! with a controller-manager) and, without that variable, against our own server in this process.
+//!
+//! Module `not_supported` alone is about what our server leaves out on purpose; elsewhere a test that
+//! cannot apply to one of the two says so on stderr.
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a test that cannot get its answer has failed; it is documented by its name"
+)]
+
+mod auth;
+mod cluster;
+mod crds;
+mod crds_schema;
+mod crud;
+mod delete;
+mod discovery;
+mod events;
+mod exec;
+mod harness;
+mod namespaces;
+mod not_supported;
+mod openapi;
+mod ours;
+mod patch;
+mod scale;
+mod selectors;
+mod tables;
+mod validation;
+mod watch;
+mod watch_clients;
+mod widget;
+mod workloads;
