@@ -1,0 +1,75 @@
+# The front door. `make help` lists the targets; each says what it installs and how long its parts took.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+export PATH := $(CURDIR)/.cache/bin:$(PATH)
+TIMED := hack/timed.sh
+IMG ?= causeway:latest
+
+.PHONY: help
+help: ## List the targets.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+
+.PHONY: build
+build: ## Build target/release/causeway.
+	@$(TIMED) "build" cargo build --release --workspace --bins
+
+.PHONY: sandbox
+sandbox: ## Build, then run two clusters on this machine and join their VPCs (ARGS="--clusters 3 …").
+	@hack/setup.sh sandbox
+	@$(TIMED) "build" cargo build --release --workspace --bins
+	@target/release/causeway sandbox $(ARGS)
+
+.PHONY: test
+test: ## Install what is missing, then run every test.
+	@hack/setup.sh test
+	@$(TIMED) "build the tests" cargo test --workspace --no-run
+	@$(TIMED) "unit, property and integration tests" cargo test --workspace
+
+.PHONY: check
+check: ## Formatting, lints, dependencies.
+	@hack/setup.sh check
+	@$(TIMED) "format" cargo fmt --all --check
+	@$(TIMED) "lints" cargo clippy --workspace --all-targets -- -D warnings
+	@$(TIMED) "dependencies" cargo deny --all-features check
+
+.PHONY: bench
+bench: ## Measure: time to the first packet, 1,000 tunnels, and how both grow.
+	@hack/setup.sh bench
+	@$(TIMED) "build" cargo build --release --workspace --bins --benches
+	@$(TIMED) "benchmarks" cargo bench -p causeway
+
+.PHONY: api-suite
+api-suite: ## Run the Kubernetes API suite against $$KUBECONFIG, or without it against our own server.
+	@$(TIMED) "API suite" cargo test -p causeway-apiserver --test suite --test kubectl -- --nocapture
+
+.PHONY: manifests
+manifests: ## Write deploy/crds.yaml from the types.
+	@cargo run -q -p causeway --no-default-features -- crds > deploy/crds.yaml.new
+	@mv deploy/crds.yaml.new deploy/crds.yaml
+
+.PHONY: deploy
+deploy: ## Write deploy.yaml: everything that a cluster needs, with image IMG.
+	@for part in deploy/crds.yaml deploy/controller.yaml; do echo '---'; sed 's|image: causeway:latest|image: $(IMG)|' $$part; done > deploy.yaml
+	@echo "deploy.yaml written; kubectl apply -f deploy.yaml"
+
+.PHONY: docker-build
+docker-build: ## Build the production image IMG (without the sandbox).
+	docker build -t $(IMG) -f deploy/Dockerfile .
+
+.PHONY: docker-push
+docker-push: ## Push IMG.
+	docker push $(IMG)
+
+.PHONY: install
+install: ## Install the definitions into the cluster of your kubeconfig.
+	kubectl apply -f deploy/crds.yaml
+
+.PHONY: uninstall
+uninstall: ## Remove the definitions, and with them every tunnel.
+	kubectl delete -f deploy/crds.yaml
+
+.PHONY: undeploy
+undeploy: deploy ## Remove what deploy.yaml made.
+	kubectl delete -f deploy.yaml
