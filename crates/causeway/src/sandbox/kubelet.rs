@@ -1,8 +1,8 @@
-//! The StatefulSet controller and the kubelet of one cluster, in one task.
+//! The StatefulSet controller and the kubelet of one cluster.
 //!
-//! Watch events → [`World`] → [`plan`] → steps carried out, each pod's in order and all pods side
-//! by side. A failed step is tried again from what is true then. This task alone starts and stops
-//! pods, so the running ones need no lock beyond the one for readers.
+//! Watch events → what is known of each pod and its set → [`plan`] → steps. Each pod has a worker
+//! of its own, which is woken only by what concerns that pod and alone starts and stops it. A
+//! failed step is tried again from what is true then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,22 +14,27 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch};
+use kube::runtime::watcher::Event;
+use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::addresses::{Gateway, Role, SYSTEM};
+use super::addresses::{Role, SYSTEM};
 use super::echo::Echo;
 use super::kubeovn;
 use super::pod_status;
 use super::running::{RunningPod, RunningPods};
 use super::topology::Fabric;
 use super::views::{self, Listed};
-use super::workloads::{Life, PodView, SetStatus, SetView, Step, World, plan};
+use super::workloads::{Life, Scene, SetStatus, Step, plan};
 
 const RETRY: Duration = Duration::from_millis(250);
+
+/// What is known of each pod; nothing until the first lists are complete.
+type Known = BTreeMap<Role, watch::Sender<Option<Scene>>>;
 
 /// Plays the StatefulSet controller and the kubelet of one cluster.
 pub(super) struct Kubelet {
@@ -45,38 +50,67 @@ impl Kubelet {
 
     /// Works until dropped; an error means that a watch ended for good.
     pub(super) async fn run(self) -> anyhow::Result<()> {
+        let known: Known = Role::ALL.into_iter().map(|role| (role, watch::Sender::new(None))).collect();
+        let workers = join_all(known.iter().map(|(role, news)| self.work(*role, news.subscribe())));
+        tokio::select! {
+            ended = self.listen(&known) => ended,
+            _ = workers => anyhow::bail!("the kubelet's workers ended"),
+        }
+    }
+
+    /// Watches, and passes on what changed for each pod.
+    async fn listen(&self, known: &Known) -> anyhow::Result<()> {
         let sets = Api::<StatefulSet>::namespaced(self.client.clone(), SYSTEM);
         let gateways = watcher::Config::default().labels("ovn.kubernetes.io/vpc-nat-gw=true");
-        let mut set_events = watch(sets, gateways).default_backoff().boxed();
+        let mut set_events = watcher(sets, gateways).default_backoff().boxed();
         let pods = Api::<Pod>::all(self.client.clone());
-        let mut pod_events = watch(pods, watcher::Config::default()).default_backoff().boxed();
+        let mut pod_events = watcher(pods, watcher::Config::default()).default_backoff().boxed();
         let (mut sets, mut pods) = (Listed::default(), Listed::default());
-        let mut retry = false;
         loop {
             tokio::select! {
                 event = set_events.try_next() => note(event, &mut sets, views::set)?,
                 event = pod_events.try_next() => note(event, &mut pods, views::pod)?,
-                () = tokio::time::sleep(RETRY), if retry => {}
             }
             // Nothing is decided before both lists are complete.
-            if let (Some(sets), Some(pods)) = (sets.get(), pods.get()) {
-                retry = !self.settle(sets, pods).await;
+            let (Some(sets), Some(pods)) = (sets.get(), pods.get()) else { continue };
+            for (role, news) in known {
+                let set = match role {
+                    Role::Gateway(gateway) => sets.get(gateway).cloned(),
+                    Role::Client | Role::Server => None,
+                };
+                let scene = Some(Scene { set, pod: pods.get(role).cloned(), life: None });
+                news.send_if_modified(|last| {
+                    *last != scene && {
+                        *last = scene;
+                        true
+                    }
+                });
+            }
+        }
+    }
+
+    /// Does what is to be done about one pod, whenever something is.
+    async fn work(&self, role: Role, mut news: watch::Receiver<Option<Scene>>) {
+        while news.changed().await.is_ok() {
+            let mut done = false;
+            while !done {
+                let seen = news.borrow_and_update().clone();
+                let Some(scene) = seen else { break };
+                done = self.settle(role, scene).await;
+                if !done {
+                    // News that came meanwhile is read on the next round anyway.
+                    sleep(RETRY).await;
+                }
             }
         }
     }
 
     /// Carries out what is to be done right now; false when something failed.
-    async fn settle(&self, sets: &BTreeMap<Gateway, SetView>, pods: &BTreeMap<Role, PodView>) -> bool {
-        let mut world = World { sets: sets.clone(), pods: pods.clone(), lives: BTreeMap::new() };
-        world.lives = Role::ALL.into_iter().filter_map(|role| Some((role, self.life(role)?))).collect();
-        let all = Role::ALL.into_iter().map(|role| self.settle_one(&world, role));
-        join_all(all).await.into_iter().all(|done| done)
-    }
-
-    async fn settle_one(&self, world: &World, role: Role) -> bool {
-        for step in plan(world, role) {
+    async fn settle(&self, role: Role, mut scene: Scene) -> bool {
+        scene.life = self.life(role);
+        for step in plan(role, &scene) {
             tracing::debug!(cluster = %self.fabric.cluster(), pod = role.short(), ?step, "kubelet");
-            if let Err(error) = self.carry_out(world, role, step).await {
+            if let Err(error) = self.carry_out(role, &scene, step).await {
                 let error = format!("{error:#}");
                 tracing::warn!(cluster = %self.fabric.cluster(), pod = role.short(), error, "trying again");
                 return false;
@@ -90,18 +124,18 @@ impl Kubelet {
         Some(Life { uid: pod.uid.clone(), boot: pod.boot.clone(), started: pod.started.clone() })
     }
 
-    async fn carry_out(&self, world: &World, role: Role, step: Step) -> anyhow::Result<()> {
+    async fn carry_out(&self, role: Role, scene: &Scene, step: Step) -> anyhow::Result<()> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), role.namespace());
         match step {
             Step::Stop => self.stop(role).await,
             Step::Release { uid } => delete(&pods, role, uid, Some(0)).await,
             Step::Delete { uid } => delete(&pods, role, uid, None).await,
-            Step::Create => self.create(&pods, world, role).await,
+            Step::Create => self.create(&pods, scene, role).await,
             Step::Start { uid, boot } => {
                 self.start(role, uid, boot).await?;
-                self.tell(&pods, world, role).await
+                self.tell(&pods, scene, role).await
             }
-            Step::Tell => self.tell(&pods, world, role).await,
+            Step::Tell => self.tell(&pods, scene, role).await,
             Step::TellSet(status) => self.tell_set(role, status).await,
         }
     }
@@ -130,12 +164,9 @@ impl Kubelet {
         Ok(())
     }
 
-    async fn create(&self, pods: &Api<Pod>, world: &World, role: Role) -> anyhow::Result<()> {
-        let set = match role {
-            Role::Gateway(gateway) => world.sets.get(&gateway),
-            Role::Client | Role::Server => None,
-        };
-        let pod = serde_json::from_value(kubeovn::pod(self.fabric.cluster(), role, set))?;
+    async fn create(&self, pods: &Api<Pod>, scene: &Scene, role: Role) -> anyhow::Result<()> {
+        let pod = kubeovn::pod(self.fabric.cluster(), role, scene.set.as_ref());
+        let pod = serde_json::from_value(pod)?;
         match pods.create(&PostParams::default(), &pod).await {
             // Made by an earlier step whose event is still on its way.
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
@@ -143,9 +174,9 @@ impl Kubelet {
         }
     }
 
-    async fn tell(&self, pods: &Api<Pod>, world: &World, role: Role) -> anyhow::Result<()> {
+    async fn tell(&self, pods: &Api<Pod>, scene: &Scene, role: Role) -> anyhow::Result<()> {
         let Some(running) = self.running.get(role) else { return Ok(()) };
-        let restarts = match world.pods.get(&role) {
+        let restarts = match &scene.pod {
             Some(pod) if pod.told.is_some() => pod.restarts + 1,
             _ => 0,
         };

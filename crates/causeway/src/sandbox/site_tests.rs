@@ -6,14 +6,16 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{AttachParams, AttachedProcess, DynamicObject, Patch, PatchParams};
+use kube::config::Kubeconfig;
 use kube::core::GroupVersionKind;
-use kube::{Api, ResourceExt, api::ApiResource};
+use kube::{Api, Client, Config, ResourceExt, api::ApiResource};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::addresses::{Cluster, Gateway, Role};
+use super::controllers::kubeconfig;
 use super::nat::{Choice, Variant};
 use super::site::{Site, Tasks};
 use super::submariner::BrokerAccess;
@@ -25,6 +27,8 @@ const GATEWAY: Role = Role::Gateway(Gateway::Gw1);
 
 struct Bench {
     site: Site,
+    /// A client as users have it: only this one can exec.
+    client: Client,
     fabric: Arc<Fabric>,
     _tasks: Tasks,
     _folder: TempDir,
@@ -49,7 +53,10 @@ impl Bench {
         site.play(fabric.clone(), &mut tasks);
         let broker = BrokerAccess { server: "127.0.0.1:1".into(), token: "t".into(), ca_pem: "pem".into() };
         site.populate(&clusters, &broker).await.expect("objects");
-        let bench = Bench { site, fabric, _tasks: tasks, _folder: folder };
+        let file = Kubeconfig::read_from(kubeconfig(folder.path(), "cluster1")).expect("kubeconfig");
+        let config = Config::from_custom_kubeconfig(file, &Default::default()).await.expect("usable");
+        let client = Client::try_from(config).expect("a client");
+        let bench = Bench { site, client, fabric, _tasks: tasks, _folder: folder };
         for role in Role::ALL {
             eventually("all pods ready", || async { bench.ready(role).await }).await;
         }
@@ -57,11 +64,11 @@ impl Bench {
     }
 
     fn pods(&self, role: Role) -> Api<Pod> {
-        Api::namespaced(self.site.client.clone(), role.namespace())
+        Api::namespaced(self.client.clone(), role.namespace())
     }
 
     fn sets(&self) -> Api<StatefulSet> {
-        Api::namespaced(self.site.client.clone(), "kube-system")
+        Api::namespaced(self.client.clone(), "kube-system")
     }
 
     async fn pod(&self, role: Role) -> Option<Pod> {
@@ -179,7 +186,7 @@ async fn the_router_follows_the_vpc() {
     let Some(bench) = Bench::up().await else { return };
     let kind = GroupVersionKind::gvk("kubeovn.io", "v1", "Vpc");
     let resource = ApiResource::from_gvk_with_plural(&kind, "vpcs");
-    let vpcs = Api::<DynamicObject>::all_with(bench.site.client.clone(), &resource);
+    let vpcs = Api::<DynamicObject>::all_with(bench.client.clone(), &resource);
     let routed = |via: &'static str| {
         let fabric = bench.fabric.clone();
         move || {

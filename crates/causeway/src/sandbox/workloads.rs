@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::addresses::{Gateway, Role};
+use super::addresses::Role;
 
 /// A gateway's StatefulSet as far as it matters here.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,12 +49,13 @@ pub(super) struct Life {
     pub(super) started: String,
 }
 
-/// Everything a decision is made from.
-#[derive(Clone, Debug, Default)]
-pub(super) struct World {
-    pub(super) sets: BTreeMap<Gateway, SetView>,
-    pub(super) pods: BTreeMap<Role, PodView>,
-    pub(super) lives: BTreeMap<Role, Life>,
+/// Everything that a decision about one pod is made from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Scene {
+    /// The StatefulSet it belongs to.
+    pub(super) set: Option<SetView>,
+    pub(super) pod: Option<PodView>,
+    pub(super) life: Option<Life>,
 }
 
 /// One thing to do about a pod.
@@ -76,18 +77,17 @@ pub(super) enum Step {
     TellSet(SetStatus),
 }
 
-/// The steps for one pod, to be done in order. Pods do not wait for each other.
-pub(super) fn plan(world: &World, role: Role) -> Vec<Step> {
-    let pod = world.pods.get(&role);
-    let life = world.lives.get(&role);
-    let alive = pod.filter(|pod| !pod.deleting);
+/// The steps for one pod, to be done in order.
+pub(super) fn plan(role: Role, scene: &Scene) -> Vec<Step> {
+    let Scene { set, pod, life } = scene;
+    let alive = pod.as_ref().filter(|pod| !pod.deleting);
     let fits = |pod: &PodView, life: &Life| pod.uid == life.uid && pod.boot == life.boot;
-    let current = alive.zip(life).filter(|(pod, life)| fits(pod, life));
+    let current = alive.zip(life.as_ref()).filter(|(pod, life)| fits(pod, life));
     let mut steps = Vec::new();
     if life.is_some() && current.is_none() {
         steps.push(Step::Stop);
     }
-    match (pod, wanted(world, role)) {
+    match (pod, wanted(role, set.as_ref())) {
         (Some(pod), _) if pod.deleting => steps.push(Step::Release { uid: pod.uid.clone() }),
         (Some(pod), false) => steps.push(Step::Delete { uid: pod.uid.clone() }),
         (Some(pod), true) if current.is_none() => {
@@ -100,9 +100,7 @@ pub(super) fn plan(world: &World, role: Role) -> Vec<Step> {
     if current.is_some_and(|pair| !told(pair)) {
         steps.push(Step::Tell);
     }
-    if let Role::Gateway(gateway) = role
-        && let Some(set) = world.sets.get(&gateway)
-    {
+    if let Some(set) = set {
         let status = SetStatus {
             observed_generation: set.generation,
             replicas: i32::from(pod.is_some()),
@@ -116,15 +114,16 @@ pub(super) fn plan(world: &World, role: Role) -> Vec<Step> {
 }
 
 /// Workload pods are kept alive for as long as the sandbox runs.
-fn wanted(world: &World, role: Role) -> bool {
+fn wanted(role: Role, set: Option<&SetView>) -> bool {
     match role {
-        Role::Gateway(gateway) => world.sets.get(&gateway).is_some_and(|set| set.wanted),
+        Role::Gateway(_) => set.is_some_and(|set| set.wanted),
         Role::Client | Role::Server => true,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::addresses::Gateway;
     use super::*;
 
     const GW: Role = Role::Gateway(Gateway::Gw1);
@@ -142,12 +141,8 @@ mod tests {
         Life { uid: uid.into(), boot: None, started: format!("start of {uid}") }
     }
 
-    fn world(set: SetView, pod: Option<PodView>, life: Option<Life>) -> World {
-        let mut world = World::default();
-        world.sets.insert(Gateway::Gw1, set);
-        world.pods.extend(pod.map(|pod| (GW, pod)));
-        world.lives.extend(life.map(|life| (GW, life)));
-        world
+    fn scene(set: SetView, pod: Option<PodView>, life: Option<Life>) -> Scene {
+        Scene { set: Some(set), pod, life }
     }
 
     fn start(uid: &str) -> Step {
@@ -161,51 +156,51 @@ mod tests {
     #[test]
     fn a_pod_that_runs_and_is_told_needs_nothing() {
         let told = pod("a", Some("start of a"));
-        assert_eq!(plan(&world(set(true, 1, 1), Some(told), Some(life("a"))), GW), []);
+        assert_eq!(plan(GW, &scene(set(true, 1, 1), Some(told), Some(life("a")))), []);
     }
 
     #[test]
     fn a_new_set_gets_a_pod_then_a_namespace_then_a_status() {
-        assert_eq!(plan(&world(set(true, 0, 0), None, None), GW), [Step::Create]);
+        assert_eq!(plan(GW, &scene(set(true, 0, 0), None, None)), [Step::Create]);
         let created = Some(pod("a", None));
-        assert_eq!(plan(&world(set(true, 0, 0), created.clone(), None), GW), [start("a"), count(1, 0)]);
-        assert_eq!(plan(&world(set(true, 1, 0), created, Some(life("a"))), GW), [Step::Tell]);
+        assert_eq!(plan(GW, &scene(set(true, 0, 0), created.clone(), None)), [start("a"), count(1, 0)]);
+        assert_eq!(plan(GW, &scene(set(true, 1, 0), created, Some(life("a")))), [Step::Tell]);
         let told = Some(pod("a", Some("start of a")));
-        assert_eq!(plan(&world(set(true, 1, 0), told, Some(life("a"))), GW), [count(1, 1)]);
+        assert_eq!(plan(GW, &scene(set(true, 1, 0), told, Some(life("a")))), [count(1, 1)]);
     }
 
     #[test]
     fn a_set_scaled_to_zero_loses_its_pod_and_then_says_so() {
         let told = Some(pod("a", Some("start of a")));
         let delete = Step::Delete { uid: "a".into() };
-        assert_eq!(plan(&world(set(false, 1, 1), told, Some(life("a"))), GW), [delete]);
-        assert_eq!(plan(&world(set(false, 1, 1), None, Some(life("a"))), GW), [Step::Stop, count(0, 0)]);
+        assert_eq!(plan(GW, &scene(set(false, 1, 1), told, Some(life("a")))), [delete]);
+        assert_eq!(plan(GW, &scene(set(false, 1, 1), None, Some(life("a")))), [Step::Stop, count(0, 0)]);
     }
 
     #[test]
     fn a_pod_replaced_behind_our_back_is_stopped_and_started_anew() {
-        let steps = plan(&world(set(true, 1, 1), Some(pod("b", None)), Some(life("a"))), GW);
+        let steps = plan(GW, &scene(set(true, 1, 1), Some(pod("b", None)), Some(life("a"))));
         assert_eq!(steps, [Step::Stop, start("b"), count(1, 0)]);
     }
 
     #[test]
     fn a_terminating_pod_is_stopped_before_its_object_is_let_go() {
         let dying = PodView { deleting: true, ..pod("a", Some("start of a")) };
-        let steps = plan(&world(set(true, 1, 1), Some(dying), Some(life("a"))), GW);
+        let steps = plan(GW, &scene(set(true, 1, 1), Some(dying), Some(life("a"))));
         assert_eq!(steps, [Step::Stop, Step::Release { uid: "a".into() }, count(1, 0)]);
     }
 
     #[test]
     fn a_reboot_keeps_the_object_and_loses_the_life() {
         let rebooted = PodView { boot: Some("1".into()), ..pod("a", Some("start of a")) };
-        let steps = plan(&world(set(true, 1, 1), Some(rebooted), Some(life("a"))), GW);
+        let steps = plan(GW, &scene(set(true, 1, 1), Some(rebooted), Some(life("a"))));
         let again = Step::Start { uid: "a".into(), boot: Some("1".into()) };
         assert_eq!(steps, [Step::Stop, again, count(1, 0)]);
     }
 
     #[test]
     fn workloads_are_always_wanted_and_a_gateway_without_set_is_not() {
-        assert_eq!(plan(&World::default(), Role::Client), [Step::Create]);
-        assert_eq!(plan(&World::default(), GW), []);
+        assert_eq!(plan(Role::Client, &Scene::default()), [Step::Create]);
+        assert_eq!(plan(GW, &Scene::default()), []);
     }
 }
