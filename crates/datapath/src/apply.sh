@@ -1,4 +1,4 @@
-# Links, then their settings, then NAT, then links up and routes; then what came of it.
+# Links, then their settings, then NAT, then links up and routes, then flows; then what came of it.
 allowed='^ipv4/(ip_forward|conf/[A-Za-z0-9_.-]+/(proxy_arp|rp_filter)) [0-9]+$'
 write() {
   number=0
@@ -18,3 +18,20 @@ feed sysctl "$sysctls" write
 feed restore-legacy "$legacy_rules" "${legacy:-iptables-legacy}-restore" -w 5 --noflush
 feed restore-nft "$nft_rules" "${nft:-iptables-nft}-restore" -w 5 --noflush
 feed ip-last "$last" ip -force -batch -
+# Every other source that flows to the range are translated to is forgotten with its flows.
+number() {
+  local IFS=.
+  local -a part=($1)
+  printf '%s' $((part[0] << 24 | part[1] << 16 | part[2] << 8 | part[3]))
+}
+forget() {
+  while read -r range low high; do
+    conntrack -L -d "$range" 2>/dev/null | while read -r flow; do
+      printf '%s\n' "${flow##*dst=}"
+    done | sort -u | while read -r source _; do
+      at=$(number "$source")
+      ((at >= $(number "$low") && at <= $(number "$high"))) || conntrack -D -d "$range" -q "$source"
+    done
+  done
+}
+[[ $flows ]] && has conntrack && printf '%s' "$flows" | forget >/dev/null 2>&1

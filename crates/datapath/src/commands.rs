@@ -114,4 +114,23 @@ mod tests {
         let forbidden = RunError::Refused("pods \"gw-0\" is forbidden".into());
         assert_eq!(without_bash(forbidden.clone()), Trouble::Run(forbidden));
     }
+
+    #[test]
+    fn the_script_writes_to_no_other_file_than_the_settings_it_knows() {
+        let (settings, _) = include_str!("apply.sh").split_once("feed() {").expect("the function after");
+        let lines = [
+            "ipv4/conf/../ip_forward 1",
+            "ipv4/../core/somaxconn 1",
+            "kernel/hostname 1",
+            "ipv4/ip_forward 1; true",
+            "ipv4/conf/a/b/proxy_arp 1",
+            "ipv4/ip_forward",
+        ];
+        let script = format!("{settings}\nprintf '%s\\n' \"$@\" | write");
+        let output = std::process::Command::new("bash").args(["-c", &script, "bash"]).args(lines).output();
+        let output = output.expect("bash runs");
+        let refused: String = (1..=lines.len()).map(|n| format!("Command failed -:{n}\n")).collect();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), refused);
+        assert_eq!(output.stderr, b"", "none was tried");
+    }
 }

@@ -13,3 +13,4 @@ take && sysctls=$text
 take && legacy_rules=$text
 take && nft_rules=$text
 take && last=$text
+take && flows=$text

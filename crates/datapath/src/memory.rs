@@ -53,3 +53,22 @@ impl Datapath for Memory {
         Ok(Applied { have: have.clone(), failures })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use causeway_core::vpc::{Action, Step};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_step_that_fails_is_named_and_the_others_are_done() {
+        let memory = Memory::new(Have::default());
+        let up = Action::LinkUp { link: "demo".parse().expect("name") };
+        let steps = [up, Action::Forward].map(|action| Step { owner: None, action }).into();
+        let applied = memory.apply(&Plan { steps, ..Plan::default() }).await.expect("applied");
+        assert_eq!(applied.failures.keys().collect::<Vec<_>>(), [&0]);
+        assert!(applied.have.forwarding && memory.have().forwarding);
+        memory.change(|have| have.forwarding = false);
+        assert_eq!(memory.observe().await, Ok(Have::default()));
+    }
+}

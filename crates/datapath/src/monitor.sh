@@ -30,7 +30,7 @@ beat() {
 }
 beat <&0 &
 heart=$!
-wait "$monitor"
+wait "$monitor" 2>/dev/null
 if [[ $? -ne $((128 + $(kill -l USR1))) ]]; then
   echo 'the monitor ended by itself' >&2
   exit 1

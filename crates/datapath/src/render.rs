@@ -23,12 +23,20 @@ pub(crate) enum Part {
     Nat(Variant),
     /// An `ip` batch: links up, routes, and everything dropped.
     Routes,
+    /// `range first last` lines: flows to a range that are translated to anything else are forgotten.
+    Flows,
 }
 
 impl Part {
     /// All of them.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Links, Self::Sysctls, Self::Nat(Variant::Legacy), Self::Nat(Variant::Nft), Self::Routes];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Links,
+        Self::Sysctls,
+        Self::Nat(Variant::Legacy),
+        Self::Nat(Variant::Nft),
+        Self::Routes,
+        Self::Flows,
+    ];
 
     /// The name of the section in which the script tells how it went.
     pub(crate) fn section(self) -> &'static str {
@@ -38,6 +46,7 @@ impl Part {
             Self::Nat(Variant::Legacy) => "restore-legacy",
             Self::Nat(Variant::Nft) => "restore-nft",
             Self::Routes => "ip-last",
+            Self::Flows => "flows",
         }
     }
 }
@@ -102,6 +111,7 @@ fn part(action: &Action, late: bool) -> Part {
         Action::Forward | Action::ProxyArp { .. } | Action::LooseFilter { .. } => Part::Sysctls,
         Action::NatDel { variant, .. } | Action::NatInsert { variant, .. } => Part::Nat(*variant),
         Action::LinkUp { .. } | Action::RoutePut { .. } | Action::RouteDel { .. } => Part::Routes,
+        Action::ForgetAstray { .. } => Part::Flows,
     }
 }
 
@@ -140,6 +150,7 @@ fn line(action: &Action) -> String {
         Action::NatInsert { owner, range, egress, .. } => {
             format!("-I POSTROUTING 1 {}", rule_spec(owner, *range, *egress))
         }
+        Action::ForgetAstray { range, egress } => format!("{range} {} {}", egress.first, egress.last),
     }
 }
 
@@ -226,6 +237,7 @@ mod tests {
             Action::RouteDel { route: Route { metric: 7, ..route } },
             Action::LinkDel { link: "stale".into() },
             Action::NatInsert { variant: Variant::Nft, owner, range, egress },
+            Action::ForgetAstray { range, egress },
         ]);
         insta::assert_snapshot!(text(&plan), @r#"
         link del dev in-the-way
@@ -247,6 +259,8 @@ mod tests {
         route add 242.1.0.0/16 dev demo proto 157
         route del 242.1.0.0/16 dev demo proto 157 metric 7
         link del dev stale
+        @@causeway end
+        242.1.0.0/16 242.0.0.1 242.0.0.8
         @@causeway end
         "#);
     }

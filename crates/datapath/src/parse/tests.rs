@@ -134,19 +134,26 @@ fn quoting_and_order_of_a_rule_may_differ() {
 
 #[test]
 fn gre_links_are_read_with_and_without_ends_and_keys() {
-    let link = |data: &str| {
-        let json = format!(r#"[{{}},{{"ifname":"g","linkinfo":{{"info_kind":"gre","info_data":{data}}}}}]"#);
-        parse(with("links", &json, 0).as_bytes()).expect("readable").links["g"].kind.clone()
-    };
-    let (local, remote) = ("172.50.16.11".parse().ok(), "172.50.16.21".parse().ok());
-    assert_eq!(
-        link(r#"{"remote":"172.50.16.21","local":"172.50.16.11","ttl":255,"pmtudisc":true}"#),
-        Some(LinkKind::Gre { local, remote, ttl: 255, keyed: false })
-    );
-    assert_eq!(
-        link(r#"{"remote":"any","local":"any","ttl":"inherit","ikey":"0.0.0.7"}"#),
-        Some(LinkKind::Gre { local: None, remote: None, ttl: 0, keyed: true })
-    );
+    let json = include_str!("../../fixtures/gre.json");
+    let have = parse(with("links", json, 0).as_bytes()).expect("readable");
+    let kind = |name: &str| have.links[name].kind.clone();
+    let address = |last: u8| Some([172, 50, 16, last].into());
+    let gre = |local, remote, ttl, keyed| Some(LinkKind::Gre { local, remote, ttl, keyed });
+    assert_eq!(kind("demo"), gre(address(11), address(21), 255, false));
+    assert_eq!(kind("keyed"), gre(address(11), address(22), 0, true));
+    assert_eq!(kind("open"), gre(None, None, 0, true));
+    assert_eq!(kind("gre0"), gre(None, None, 0, false));
+    assert_eq!(kind("gretap0"), None);
+    assert!(have.links["demo"].is_ours());
+}
+
+#[test]
+fn an_entry_may_be_empty_and_a_number_may_be_a_word() {
+    let json = r#"[{},{"ifname":"g","group":"default","linkinfo":{"info_kind":"gre","info_data":{"ttl":"inherit"}}}]"#;
+    let have = parse(with("links", json, 0).as_bytes()).expect("readable");
+    let kind = LinkKind::Gre { local: None, remote: None, ttl: 0, keyed: false };
+    assert_eq!(have.links["g"].kind, Some(kind));
+    assert_eq!((have.links.len(), have.links["g"].group), (1, 0));
 }
 
 #[test]

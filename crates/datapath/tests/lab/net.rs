@@ -127,8 +127,8 @@ impl Local {
         let mut command = tokio::process::Command::new("/usr/bin/nsenter");
         command.args(["-t", &self.pid.to_string(), "-n"]);
         // The tools of another image can be tried: its unpacked root folder, with /proc mounted in it.
-        if let Some(root) = std::env::var_os("GATEWAY_ROOT") {
-            command.arg("--wd=/").arg("--root").arg(root);
+        if let Ok(root) = std::env::var("GATEWAY_ROOT") {
+            command.arg(format!("--root={root}"));
         }
         command.args(argv);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
