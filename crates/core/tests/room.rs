@@ -140,9 +140,11 @@ fn event(event: impl Strategy<Value = Event>) -> impl Strategy<Value = Happening
 
 fn any_happening() -> impl Strategy<Value = Happening> {
     let named = |value: BoxedStrategy<VpcGateway>| (select(vec!["gw1", "gw2"]).prop_map(String::from), value);
-    let workload = (any_gateway(), any::<bool>()).prop_map(|(gateway, ready)| {
-        (gateway.to_string(), Workload { gateway, ready, subnet: Some("s".into()) })
-    }).boxed();
+    let workload = (any_gateway(), any::<bool>())
+        .prop_map(|(gateway, ready)| {
+            (gateway.to_string(), Workload { gateway, ready, subnet: Some("s".into()) })
+        })
+        .boxed();
     let vpc_gateway = named(
         (0..3u8)
             .prop_map(|octet| VpcGateway {

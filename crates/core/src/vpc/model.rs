@@ -59,6 +59,8 @@ pub fn apply(have: &mut Have, action: &Action) -> Result<(), String> {
             }
         }
         Action::Forward => have.forwarding = true,
+        // Flows are not part of what a gateway holds.
+        Action::ForgetAstray { .. } => {}
         Action::NatDel { variant, spec } => {
             let rules = have.nat.postrouting.get_mut(variant).ok_or("iptables not found")?;
             let at = rules.iter().position(|r| matches!(r, NatRule::Ours { spec: s, .. } if s == spec));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::UNDERLAY_LINK;
 use super::have::{Have, Holding};
 use super::objects::Peer;
-use super::plan::{Plan, Problem, Step, plan};
+use super::plan::{Action, Plan, Problem, Step, plan};
 use super::want::{TunnelWant, Want};
 use crate::names::{Cidr, ClusterId, GatewayName, ObjectKey};
 
@@ -74,7 +74,10 @@ pub fn repairs(
     };
     let was_up = |tunnel: &&TunnelWant| visit.tunnels.get(&tunnel.owner) == Some(&((*tunnel).clone(), None));
     let put_back = |tunnel: &TunnelWant| {
-        let concerns = |step: &&Step| step.owner.as_ref().is_none_or(|owner| *owner == tunnel.owner);
+        let concerns = |step: &&Step| {
+            step.owner.as_ref().is_none_or(|owner| *owner == tunnel.owner)
+                && !matches!(step.action, Action::ForgetAstray { .. })
+        };
         let steps: Vec<String> =
             planned.steps.iter().filter(concerns).map(|step| step.action.to_string()).collect();
         (!steps.is_empty()).then(|| (tunnel.owner.clone(), steps.join(", ")))

@@ -114,6 +114,14 @@ pub enum Action {
         /// The addresses it gives.
         egress: EgressRange,
     },
+    /// Let connection tracking forget flows to a range that it translates otherwise: a rule applies to new
+    /// flows only, and a sender that never pauses would keep its wrong source for ever.
+    ForgetAstray {
+        /// The destination.
+        range: Cidr,
+        /// The addresses that are right.
+        egress: EgressRange,
+    },
 }
 
 /// Why a tunnel can not be had on this gateway, although its object is fine.
@@ -435,6 +443,8 @@ fn order_nat(plan: &mut Plan, buildable: &[(&LinkName, &TunnelWant)], want: &Wan
             egress: tunnel.egress,
         };
         plan.push(Some(&tunnel.owner), action);
+        let astray = Action::ForgetAstray { range: tunnel.remote_range, egress: tunnel.egress };
+        plan.push(Some(&tunnel.owner), astray);
     }
 }
 
@@ -479,6 +489,7 @@ impl fmt::Display for Action {
             Self::LooseFilter { link } => write!(f, "rp_filter of {link}"),
             Self::NatDel { .. } => f.write_str("misplaced SNAT rule"),
             Self::NatInsert { range, .. } => write!(f, "SNAT rule for {range}"),
+            Self::ForgetAstray { range, .. } => write!(f, "flows astray to {range}"),
         }
     }
 }
