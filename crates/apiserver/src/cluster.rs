@@ -18,8 +18,6 @@ pub(crate) struct Cluster {
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
     pub(crate) ids: Ids,
-    /// Grows when what is served changes, so that documents about it can be kept meanwhile.
-    pub(crate) edition: u64,
 }
 
 /// One object of one resource, perhaps not existing.
@@ -62,7 +60,7 @@ impl Cluster {
             store.open(&resource.shelf);
         }
         let clock = Clock::starting_at(epoch);
-        let mut cluster = Cluster { store, registry, clock, ids: Ids::new(seed), edition: 0 };
+        let mut cluster = Cluster { store, registry, clock, ids: Ids::new(seed) };
         for name in crate::builtin::NAMESPACES {
             cluster.found_namespace(name);
         }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 pub struct RequestCount {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`; the method elsewhere.
     pub verb: String,
-    /// The plural; for other paths the path.
+    /// The plural; for discovery and the like the path; empty where nothing is served.
     pub resource: String,
     /// `status`, `scale`, `exec`, or empty.
     pub subresource: String,

@@ -41,7 +41,7 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// JSON or YAML, by content type; no content type means JSON.
+    /// JSON, YAML or protobuf, by content type; no content type means JSON.
     pub(crate) fn parse(content_type: &str, bytes: &[u8]) -> Result<Body, ApiError> {
         match content_type.split(';').next().unwrap_or_default().trim() {
             "" | "application/json" | "*/*" => Self::json(bytes),
@@ -52,9 +52,12 @@ impl Body {
                     .map_err(|why| ApiError::bad_request(format!("error parsing YAML: {why}")))?;
                 Ok(Body { value, duplicates: Vec::new() })
             }
+            "application/vnd.kubernetes.protobuf" => {
+                Ok(Body { value: crate::protobuf::decode(bytes)?, duplicates: Vec::new() })
+            }
             _ => Err(ApiError::unsupported_media_type(
                 "the body of the request was in an unknown format - accepted media types include: \
-                 application/json, application/yaml",
+                 application/json, application/yaml, application/vnd.kubernetes.protobuf",
             )),
         }
     }
@@ -185,6 +188,7 @@ mod tests {
     fn what_is_no_json_is_refused() {
         assert_eq!(Body::parse("", b"{").unwrap_err().code, 400);
         assert_eq!(Body::parse("", b"{} x").unwrap_err().code, 400);
-        assert_eq!(Body::parse("application/vnd.kubernetes.protobuf", b"k8s").unwrap_err().code, 415);
+        assert_eq!(Body::parse("application/vnd.kubernetes.protobuf", b"k8s").unwrap_err().code, 400);
+        assert_eq!(Body::parse("application/cbor", b"k8s").unwrap_err().code, 415);
     }
 }

@@ -29,6 +29,7 @@ mod jsonpath;
 mod meta;
 mod names;
 mod patch;
+mod protobuf;
 mod resource;
 mod schema;
 mod selector;

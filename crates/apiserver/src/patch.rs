@@ -84,7 +84,7 @@ fn refused(message: String) -> ApiError {
         "Invalid",
         format!("the server rejected our request due to an error in our request: {message}"),
     );
-    error.details = Some(Details { causes: vec![cause], ..Details::default() });
+    error.details = Some(Box::new(Details { causes: vec![cause], ..Details::default() }));
     error
 }
 

@@ -11,7 +11,8 @@ pub(crate) struct ApiError {
     pub(crate) code: u16,
     pub(crate) reason: String,
     pub(crate) message: String,
-    pub(crate) details: Option<Details>,
+    /// Boxed: most results carry no refusal, and all would carry its size.
+    pub(crate) details: Option<Box<Details>>,
 }
 
 /// What the refusal is about.
@@ -62,12 +63,12 @@ impl ApiError {
     }
 
     fn about(mut self, what: &Qualified, name: &str) -> Self {
-        self.details = Some(Details {
+        self.details = Some(Box::new(Details {
             name: name.to_owned(),
             group: what.group.clone(),
             kind: what.name.clone(),
             ..Details::default()
-        });
+        }));
         self
     }
 
@@ -78,7 +79,7 @@ impl ApiError {
     /// A path nothing is served under.
     pub(crate) fn no_such_path() -> Self {
         let mut error = Self::new(404, "NotFound", "the server could not find the requested resource");
-        error.details = Some(Details::default());
+        error.details = Some(Box::default());
         error
     }
 

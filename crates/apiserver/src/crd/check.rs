@@ -176,7 +176,7 @@ fn check_approval(definition: &Value, errors: &mut Vec<FieldError>) {
         let detail = "protected groups must have approval annotation \"api-approved.kubernetes.io\", \
                       see https://github.com/kubernetes/enhancements/pull/1111";
         errors.push(FieldError::required(&path, detail));
-    } else if !value.starts_with("unapproved") && !(value.starts_with("http") && value.contains("://")) {
+    } else if !(value.starts_with("unapproved") || value.starts_with("http") && value.contains("://")) {
         let detail = "protected groups must have approval annotation \"api-approved.kubernetes.io\" with either a URL \
                       or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111";
         errors.push(FieldError::invalid(&path, &json!(value), detail));

@@ -59,18 +59,25 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
 
 async fn answer(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Response {
     let route = path::route(request.uri().path());
-    let (verb, resource, subresource) = describe(&route, &request);
+    let (verb, resource, subresource) = describe(&shared, &route, &request);
     let result = dispatch(&shared, route, request).await;
     let response = result.unwrap_or_else(|error| respond::error(&error));
     shared.counters.count(verb, resource, subresource, response.status().as_u16());
     response
 }
 
-/// How the request is counted.
-fn describe(route: &Route, request: &Request<Body>) -> (String, String, String) {
-    let Route::Resource(place) = route else {
-        return (request.method().as_str().to_lowercase(), request.uri().path().to_owned(), String::new());
+/// How the request is counted. What nothing is served under is counted together: paths are without
+/// end.
+fn describe(shared: &Shared, route: &Route, request: &Request<Body>) -> (String, String, String) {
+    let method = request.method().as_str().to_lowercase();
+    let place = match route {
+        Route::Resource(place) => place,
+        Route::Nothing => return (method, String::new(), String::new()),
+        _ => return (method, request.uri().path().to_owned(), String::new()),
     };
+    if shared.read().registry.find(&place.group, &place.version, &place.plural).is_none() {
+        return (method, String::new(), String::new());
+    }
     let watching = Query::of(request.uri()).flag("watch").unwrap_or(false);
     let verb = match (request.method(), &place.name) {
         (&Method::GET, None) if watching => "watch",
@@ -81,9 +88,10 @@ fn describe(route: &Route, request: &Request<Body>) -> (String, String, String) 
         (&Method::PATCH, _) => "patch",
         (&Method::DELETE, None) => "deletecollection",
         (&Method::DELETE, Some(_)) => "delete",
-        (other, _) => return (other.as_str().to_lowercase(), place.plural.clone(), String::new()),
+        _ => method.as_str(),
     };
-    (verb.to_owned(), place.plural.clone(), place.subresource.clone().unwrap_or_default())
+    let part = place.subresource.clone().filter(|part| ["status", "scale", "exec"].contains(&part.as_str()));
+    (verb.to_owned(), place.plural.clone(), part.unwrap_or_default())
 }
 
 async fn dispatch(shared: &Arc<Shared>, route: Route, request: Request<Body>) -> Result<Response, ApiError> {
@@ -166,3 +174,6 @@ fn refused(resource: &Resource, subresource: Option<&str>, method: &Method) -> A
     error.message = "the server does not allow this method on the requested resource".into();
     error
 }
+
+#[cfg(test)]
+mod tests;

@@ -150,6 +150,6 @@ pub(super) fn too_large(asked: u64, current: u64) -> ApiError {
         message: "Too large resource version".into(),
         field: String::new(),
     };
-    error.details = Some(Details { causes: vec![cause], retry_after: 1, ..Details::default() });
+    error.details = Some(Box::new(Details { causes: vec![cause], retry_after: 1, ..Details::default() }));
     error
 }

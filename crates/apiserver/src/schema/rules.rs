@@ -43,10 +43,12 @@ impl Rules {
         for error in broken {
             let value = at(object, &error.field_path);
             let unchanged = value.is_some() && old.and_then(|old| at(old, &error.field_path)) == value;
-            if !(unchanged && !error.rule.contains("oldSelf")) {
+            if !unchanged || error.rule.contains("oldSelf") {
                 errors.push(field_error(&error, value));
             }
         }
+        // The evaluator walks properties in no particular order.
+        errors.sort_by(|a, b| a.field.cmp(&b.field));
         errors
     }
 }

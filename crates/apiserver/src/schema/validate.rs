@@ -195,7 +195,7 @@ fn check_object(
     }
     if schema.embedded {
         for name in ["apiVersion", "kind"] {
-            if !map.get(name).and_then(Value::as_str).is_some_and(|text| !text.is_empty()) {
+            if map.get(name).and_then(Value::as_str).is_none_or(str::is_empty) {
                 errors.push(FieldError::required(&child(path, name), "must not be empty"));
             }
         }

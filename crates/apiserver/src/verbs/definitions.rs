@@ -59,7 +59,6 @@ fn serve(cluster: &mut Cluster, definition: &Value) {
             cluster.registry.insert(resource);
         }
     }
-    cluster.edition += 1;
 }
 
 /// Objects stored before a schema changed read as if written under it: pruned and defaulted.
@@ -137,7 +136,6 @@ pub(super) fn finish_if_empty(cluster: &mut Cluster, shelf: &ShelfName) {
     let (group, plural) = identity(&definition.value);
     cluster.registry.remove(&group, &plural);
     cluster.store.close(shelf);
-    cluster.edition += 1;
     // A name may have become free for somebody else.
     let waiting: Vec<Key> = cluster
         .definitions()

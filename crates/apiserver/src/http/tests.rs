@@ -1,0 +1,134 @@
+//! Requests through the router, in simulated time.
+
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+
+use super::{Shared, router};
+use crate::cluster::Cluster;
+use crate::counters::Counters;
+
+fn serve(history: usize) -> (Router, Arc<Shared>) {
+    let shared = Arc::new(Shared {
+        cluster: RwLock::new(Cluster::new(history, Some(1), None)),
+        counters: Counters::default(),
+        exec: None,
+        stopping: CancellationToken::new(),
+        sessions: TaskTracker::new(),
+    });
+    (router(shared.clone()), shared)
+}
+
+async fn ask(router: &Router, method: &str, path: &str, body: Value) -> http::Response<Body> {
+    let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+    let request =
+        Request::builder().method(method).uri(path).header("content-type", kind).body(body).unwrap();
+    router.clone().oneshot(request).await.unwrap()
+}
+
+async fn map(router: &Router, name: &str) {
+    let response =
+        ask(router, "POST", "/api/v1/namespaces/default/configmaps", json!({ "metadata": { "name": name } }))
+            .await;
+    assert_eq!(response.status(), 201);
+}
+
+/// The next line of a watch.
+async fn line(body: &mut Body) -> Option<Value> {
+    let frame =
+        tokio::time::timeout(Duration::from_secs(7200), body.frame()).await.expect("within two hours")?;
+    Some(serde_json::from_slice(&frame.unwrap().into_data().unwrap()).unwrap())
+}
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_watch_sends_bookmarks_and_ends_in_time() {
+    let (router, _) = serve(100);
+    let path = format!("{MAPS}?watch=1&allowWatchBookmarks=true&timeoutSeconds=100");
+    let mut watch = ask(&router, "GET", &path, Value::Null).await.into_body();
+    let started = tokio::time::Instant::now();
+    for after in [60, 98] {
+        assert_eq!(line(&mut watch).await.unwrap()["type"], "BOOKMARK");
+        assert_eq!(started.elapsed().as_secs(), after);
+    }
+    assert!(line(&mut watch).await.is_none());
+    assert_eq!(started.elapsed().as_secs(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_falls_behind_is_told_so_and_costs_nothing() {
+    let (router, _) = serve(5);
+    let mut watch = ask(&router, "GET", &format!("{MAPS}?watch=1"), Value::Null).await.into_body();
+    map(&router, "first").await;
+    assert_eq!(line(&mut watch).await.unwrap()["type"], "ADDED");
+    for n in 0..20 {
+        map(&router, &format!("m{n}")).await;
+    }
+    let end = line(&mut watch).await.unwrap();
+    assert_eq!((&end["type"], &end["object"]["code"]), (&json!("ERROR"), &json!(410)));
+    assert!(line(&mut watch).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn watchers_share_one_encoding() {
+    let (router, _) = serve(100);
+    let mut watches = Vec::new();
+    for _ in 0..3 {
+        watches.push(ask(&router, "GET", &format!("{MAPS}?watch=1"), Value::Null).await.into_body());
+    }
+    map(&router, "a").await;
+    let mut places = Vec::new();
+    for watch in &mut watches {
+        places.push(watch.frame().await.unwrap().unwrap().into_data().unwrap().as_ptr());
+    }
+    assert!(places.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn stopping_ends_watches() {
+    let (router, shared) = serve(100);
+    let mut watch = ask(&router, "GET", &format!("{MAPS}?watch=1"), Value::Null).await.into_body();
+    shared.stopping.cancel();
+    assert!(line(&mut watch).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_minute_makes_no_request_and_strange_paths_are_counted_together() {
+    let (router, shared) = serve(100);
+    map(&router, "a").await;
+    for path in ["/nowhere", "/apis/none/v1/things", "/apis/other/v1/things/x"] {
+        assert_eq!(ask(&router, "GET", path, Value::Null).await.status(), 404);
+    }
+    let before = shared.counters.all();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(shared.counters.all(), before);
+    assert_eq!(before.len(), 2);
+    assert_eq!((before[0].verb.as_str(), before[0].resource.as_str()), ("create", "configmaps"));
+    assert_eq!(before[1].count, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ages_follow_simulated_time() {
+    let (router, _) = serve(100);
+    map(&router, "a").await;
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    let request = Request::builder()
+        .uri(MAPS)
+        .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+        .body(Body::empty())
+        .unwrap();
+    let response = router.clone().oneshot(request).await.unwrap();
+    let table: Value =
+        serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap();
+    assert_eq!(table["rows"][0]["cells"], json!(["a", 0, "3m20s"]));
+}
