@@ -186,10 +186,10 @@ pub(crate) fn have() -> impl Strategy<Value = Have> {
 pub(crate) fn drifted(have: Have, made: &Want, damage: &[usize]) -> Have {
     let mut have = made_to_hold(have, made);
     for hit in damage {
-        match hit % 5 {
-            0 if !have.routes.is_empty() => drop(have.routes.remove(hit / 5 % have.routes.len())),
+        match hit % 6 {
+            0 if !have.routes.is_empty() => drop(have.routes.remove(hit / 6 % have.routes.len())),
             1 => {
-                let name = have.links.keys().nth(hit / 5 % have.links.len()).cloned().unwrap_or_default();
+                let name = have.links.keys().nth(hit / 6 % have.links.len()).cloned().unwrap_or_default();
                 if have.links.get(&name).is_some_and(Link::is_ours) {
                     have.links.remove(&name);
                     have.routes.retain(|route| route.dev.as_ref() != Some(&name));
@@ -197,9 +197,10 @@ pub(crate) fn drifted(have: Have, made: &Want, damage: &[usize]) -> Have {
             }
             2 => have.nat.postrouting.values_mut().for_each(|rules| {
                 let count = rules.len().max(1);
-                rules.rotate_left(hit / 5 % count);
+                rules.rotate_left(hit / 6 % count);
             }),
             3 => have.links.values_mut().filter(|link| link.is_ours()).for_each(|link| link.alias = None),
+            4 => have.nat.postrouting.values_mut().for_each(|rules| rules.extend(rules.clone())),
             _ => have.forwarding = false,
         }
     }
