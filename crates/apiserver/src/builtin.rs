@@ -166,10 +166,14 @@ fn section<'a>(object: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<St
     slot.as_object_mut().expect("made an object just above")
 }
 
+/// Sets what is absent, or sent as an empty object.
 fn fill(object: &mut Map<String, Value>, defaults: Value) {
     if let Value::Object(defaults) = defaults {
         for (key, value) in defaults {
-            object.entry(key).or_insert(value);
+            let slot = object.entry(key).or_insert(Value::Null);
+            if slot.is_null() || *slot == json!({}) {
+                *slot = value;
+            }
         }
     }
 }

@@ -47,6 +47,7 @@ pub(super) fn answer(shared: &Shared, route: &Route, request: &Request<Body>) ->
             Ok(respond::value(200, &resource_list(group, version, &resources)))
         }
         Route::OpenApi => Ok(respond::value(200, &openapi::index(&cluster))),
+        Route::OldOpenApi => Ok(openapi::old(request.headers())),
         Route::OpenApiDocument(name) => {
             openapi::document(&cluster, name).map(|document| respond::value(200, &document))
         }

@@ -58,6 +58,10 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
 }
 
 async fn answer(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Response {
+    if (request.method(), request.uri().path()) == (&Method::GET, "/metrics") {
+        // Not counted: looking at the counters changes nothing.
+        return Response::new(Body::from(shared.counters.text()));
+    }
     let route = path::route(request.uri().path());
     let (verb, resource, subresource) = describe(&shared, &route, &request);
     let result = dispatch(&shared, route, request).await;

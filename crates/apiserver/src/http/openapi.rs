@@ -3,8 +3,11 @@
 
 use std::hash::{DefaultHasher, Hasher};
 
+use axum::response::Response;
+use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
+use super::respond;
 use crate::cluster::Cluster;
 use crate::resource::Resource;
 use crate::status::ApiError;
@@ -26,6 +29,23 @@ pub(super) fn index(cluster: &Cluster) -> Value {
         }
     }
     json!({ "paths": paths })
+}
+
+/// OpenAPI v2: a document without any kind. Enough for clients that look there for what v3 does not
+/// have, and then say themselves that it does not exist.
+pub(super) fn old(headers: &HeaderMap) -> Response {
+    let accept =
+        headers.get(http::header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    if accept.contains("proto-openapi.spec.v2") {
+        // The one field that a document must have: its version, "2.0".
+        return respond::bytes(
+            200,
+            "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+            &b"\x0a\x032.0"[..],
+        );
+    }
+    let info = json!({ "title": "Kubernetes", "version": "v1.33.0" });
+    respond::value(200, &json!({ "swagger": "2.0", "info": info, "paths": {}, "definitions": {} }))
 }
 
 /// The document of one group and version.

@@ -12,6 +12,8 @@ pub(crate) enum Route {
     /// `/api/v1` or `/apis/<group>/<version>`.
     Version(String, String),
     OpenApi,
+    /// `/openapi/v2`, which `kubectl` asks for about kinds it does not find in v3.
+    OldOpenApi,
     /// `/openapi/v3/<document>`.
     OpenApiDocument(String),
     ServerVersion,
@@ -41,6 +43,7 @@ pub(crate) fn route(path: &str) -> Route {
         ["apis", group] => Route::Group((*group).to_owned()),
         ["api", version] => Route::Version(String::new(), (*version).to_owned()),
         ["apis", group, version] => Route::Version((*group).to_owned(), (*version).to_owned()),
+        ["openapi", "v2"] => Route::OldOpenApi,
         ["openapi", "v3"] => Route::OpenApi,
         ["openapi", "v3", rest @ ..] => Route::OpenApiDocument(rest.join("/")),
         ["version"] => Route::ServerVersion,
@@ -126,7 +129,7 @@ mod tests {
     fn discovery_paths_are_no_resources() {
         assert_eq!(route("/apis/apps/v1/"), Route::Version("apps".into(), "v1".into()));
         assert_eq!(route("/openapi/v3/apis/apps/v1"), Route::OpenApiDocument("apis/apps/v1".into()));
-        assert_eq!(route("/openapi/v2"), Route::Nothing);
+        assert_eq!(route("/openapi/v4"), Route::Nothing);
         assert_eq!(place("/api/v1/nodes/a%2Eb").name.as_deref(), Some("a.b"));
     }
 }

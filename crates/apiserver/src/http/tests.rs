@@ -132,3 +132,23 @@ async fn ages_follow_simulated_time() {
         serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap();
     assert_eq!(table["rows"][0]["cells"], json!(["a", 0, "3m20s"]));
 }
+
+#[tokio::test]
+async fn fifty_watchers_see_a_thousand_objects_come() {
+    let (router, _) = serve(10_000);
+    let mut watches = tokio::task::JoinSet::new();
+    for _ in 0..50 {
+        let mut watch = ask(&router, "GET", &format!("{MAPS}?watch=1"), Value::Null).await.into_body();
+        watches.spawn(async move {
+            for _ in 0..1000 {
+                watch.frame().await.unwrap().unwrap();
+            }
+        });
+    }
+    for n in 0..1000 {
+        map(&router, &format!("m{n}")).await;
+    }
+    while let Some(done) = watches.join_next().await {
+        done.unwrap();
+    }
+}
