@@ -1,0 +1,220 @@
+//! A cluster as the sandbox has it: VPC `test-vpc-1` with gateways gw1 and gw2, and two peers.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use causeway_core::vpc::compile::{self, GatewayTask};
+use causeway_core::vpc::exchange::{RECORD_NAMESPACE, Record, RecordObject};
+use causeway_core::vpc::objects::{
+    Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, TUNNEL_FINALIZER, Tunnel, TunnelSpec, Workload,
+};
+use causeway_core::vpc::outcome::judge;
+use causeway_core::vpc::status::{self, Finalizer, READY, TunnelStatus};
+use causeway_core::vpc::{
+    Change, Event, Given, Have, LINK_GROUP, Link, Outcome, State, Trouble, TunnelKind, Want, model, plan,
+};
+use causeway_core::{GatewayName, ObjectKey};
+
+/// The state and what its gateways hold.
+pub(crate) struct World {
+    pub(crate) state: State,
+    gateways: BTreeMap<String, Have>,
+}
+
+pub(crate) fn key(text: &str) -> ObjectKey {
+    text.parse().expect("namespace/name")
+}
+
+fn peer(text: &str) -> Peer {
+    let (cluster, gateway) = text.split_once('/').expect("cluster/gateway");
+    Peer { cluster: cluster.parse().expect("id"), gateway: gateway.parse().expect("name") }
+}
+
+/// Gives a tunnel another kind and peer.
+pub(crate) fn set(tunnel: &mut Tunnel, kind: TunnelKind, to: &str) {
+    let spec = tunnel.spec.as_mut().expect("valid");
+    spec.kind = kind;
+    if let Ends::ByGateway { peer: end, .. } = &mut spec.ends {
+        *end = peer(to);
+    }
+}
+
+/// Puts a tunnel on another gateway.
+pub(crate) fn on_gateway(tunnel: &mut Tunnel, name: &str) {
+    if let Ok(TunnelSpec { ends: Ends::ByGateway { gateway, .. }, .. }) = &mut tunnel.spec {
+        *gateway = name.parse().expect("name");
+    }
+}
+
+/// A link of ours, changed.
+pub(crate) fn link(change: &dyn Fn(&mut Link)) -> Link {
+    let mut link = Link { group: LINK_GROUP, up: true, ..Link::default() };
+    change(&mut link);
+    link
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let mut state = State::new(Given::default());
+        state.apply(Event::Identity(Some("cluster1".parse().expect("id"))));
+        state.apply(Event::BrokerNamespace("submariner-k8s-broker".into()));
+        state
+            .apply(Event::Globalnets(Change::Put("cluster1".into(), "242.0.0.0/16".parse().expect("range"))));
+        state.apply(Event::Egress((1..=8).map(|n| Ipv4Addr::new(242, 0, 0, n)).collect()));
+        state.apply(Event::Nodes(Change::Put("n1".into(), NodeHealth::Ready)));
+        let route =
+            StaticRoute { range: "242.1.0.0/16".parse().expect("range"), next_hop: [10, 0, 1, 254].into() };
+        state.apply(Event::Vpcs(Change::Put("test-vpc-1".into(), vec![route])));
+        let mut world = Self { state, gateways: BTreeMap::new() };
+        world.gateway("gw1", 254, 11);
+        world.gateway("gw2", 253, 12);
+        world.record("cluster2/gw1", "172.50.16.21", "242.1.0.0/16");
+        world.record("cluster2/gw2", "172.50.16.22", "242.1.0.0/16");
+        world.record("cluster3/gw1", "172.50.16.31", "242.2.0.0/16");
+        world
+    }
+
+    fn gateway(&mut self, name: &str, lan: u8, outside: u8) {
+        let gateway: GatewayName = name.parse().expect("name");
+        let workload = Workload { gateway: gateway.clone(), ready: true, subnet: None };
+        self.state.apply(Event::StatefulSets(Change::Put(name.into(), workload)));
+        let provider = "ovn-vpc-external-network.kube-system".to_string();
+        let pod = GatewayPod {
+            pod: PodRef { key: key(&format!("kube-system/vpc-nat-gw-{name}-0")), uid: "u1".into() },
+            gateway,
+            phase: "Running".into(),
+            node: Some("n1".into()),
+            lan: Some([10, 0, 1, lan].into()),
+            external: [(provider, [172, 50, 16, outside].into())].into(),
+            router: Some([10, 0, 1, 1].into()),
+            vpc: Some("test-vpc-1".into()),
+        };
+        self.state.apply(Event::Pods(Change::Put(pod.pod.key.clone(), pod)));
+        let mut have = Have::default();
+        have.links.insert("eth0".into(), link(&|link| link.group = 0));
+        have.nat.postrouting.insert(have.nat.active, Vec::new());
+        self.gateways.insert(name.into(), have);
+    }
+
+    /// Puts a vxlan tunnel from gw1 to cluster2/gw1, changed.
+    pub(crate) fn tunnel(&mut self, name: &str, change: impl Fn(&mut Tunnel)) {
+        let key = key(name);
+        let spec = TunnelSpec {
+            link: key.name.parse().expect("a link name"),
+            kind: TunnelKind::Vxlan { vni: 100, port: 4789 },
+            address: "10.100.0.1/24".parse().expect("address"),
+            ends: Ends::ByGateway { gateway: "gw1".parse().expect("name"), peer: peer("cluster2/gw1") },
+        };
+        let mut tunnel = Tunnel {
+            key: key.clone(),
+            uid: "u".into(),
+            resource_version: "1".into(),
+            generation: 1,
+            created: 5,
+            deleting: false,
+            finalizers: vec![TUNNEL_FINALIZER.into()],
+            abandon: false,
+            spec: Ok(spec),
+            status: TunnelStatus::default(),
+        };
+        change(&mut tunnel);
+        self.state.apply(Event::Tunnels(Change::Put(key, tunnel)));
+    }
+
+    /// Asks for a tunnel's deletion.
+    pub(crate) fn delete(&mut self, name: &str) {
+        let mut tunnel = self.state.tunnel(&key(name)).expect("a tunnel").clone();
+        tunnel.deleting = true;
+        self.state.apply(Event::Tunnels(Change::Put(key(name), tunnel)));
+    }
+
+    /// Takes an imported record in.
+    pub(crate) fn record(&mut self, of: &str, address: &str, range: &str) {
+        let record = Self::facts(of, RECORD_NAMESPACE, '-', address, range);
+        self.state.apply(Event::Records(Change::Put(record.key.clone(), record)));
+    }
+
+    /// Takes a copy at the broker in.
+    pub(crate) fn copy(&mut self, of: &str, address: &str) {
+        let copy = Self::facts(of, "submariner-k8s-broker", '.', address, "242.9.0.0/16");
+        self.state.apply(Event::Copies(Change::Put(copy.key.name.clone(), copy)));
+    }
+
+    fn facts(of: &str, namespace: &str, separator: char, address: &str, range: &str) -> Record {
+        let Peer { cluster, gateway } = peer(of);
+        Record {
+            key: ObjectKey::new(namespace, format!("{gateway}{separator}{cluster}")),
+            resource_version: "1".into(),
+            external_ip: address.into(),
+            globalnet: range.into(),
+            vpc: None,
+            gateway: Some(gateway),
+            origin: Some(cluster.clone()),
+            cluster: Some(cluster),
+            origin_namespace: Some(RECORD_NAMESPACE.into()),
+            deleting: false,
+        }
+    }
+
+    /// What a watch says after a record was written.
+    pub(crate) fn take_in(&mut self, object: &RecordObject) {
+        let label = |name: &str| object.labels.get(name).cloned();
+        let record = Record {
+            key: object.key.clone(),
+            resource_version: "2".into(),
+            external_ip: object.external_ip.clone(),
+            globalnet: object.globalnet.clone(),
+            vpc: label("localVpc"),
+            gateway: label("localGateway").and_then(|name| name.parse().ok()),
+            cluster: label("localCluster").and_then(|name| name.parse().ok()),
+            origin: label("submariner-io/clusterID").and_then(|name| name.parse().ok()),
+            origin_namespace: label("submariner-io/originatingNamespace"),
+            deleting: false,
+        };
+        self.state.apply(Event::Records(Change::Put(record.key.clone(), record)));
+    }
+
+    /// Visits a gateway: everything works there.
+    pub(crate) fn visit(&mut self, name: &str) {
+        let Some(task) = compile::gateway(&self.state, &name.parse().expect("name")) else { return };
+        self.finish(name, self.state.revision(), &task);
+    }
+
+    /// The rest of a visit that was compiled at a revision.
+    pub(crate) fn finish(&mut self, name: &str, revision: u64, task: &GatewayTask) {
+        let have = self.gateways.get_mut(name).expect("a gateway");
+        let planned = plan(&task.want, have);
+        for step in &planned.steps {
+            model::apply(have, &step.action).expect("a gateway that works");
+        }
+        let result = Ok(judge(&task.want, &planned, &BTreeMap::new(), have));
+        let outcome = Outcome { pod_uid: task.pod.uid.clone(), revision, result };
+        self.state.apply(Event::Outcome(name.parse().expect("name"), outcome));
+    }
+
+    /// A visit that failed as a whole.
+    pub(crate) fn fail(&mut self, name: &str, trouble: Trouble) {
+        let outcome = Outcome { pod_uid: "u1".into(), revision: self.state.revision(), result: Err(trouble) };
+        self.state.apply(Event::Outcome(name.parse().expect("name"), outcome));
+    }
+
+    pub(crate) fn have(&self, gateway: &str) -> Have {
+        self.gateways[gateway].clone()
+    }
+
+    pub(crate) fn want(&self, gateway: &str) -> Want {
+        compile::gateway(&self.state, &gateway.parse().expect("name")).expect("a running gateway").want
+    }
+
+    pub(crate) fn status(&self, name: &str) -> Option<TunnelStatus> {
+        status::tunnel(&self.state, &key(name))?.status
+    }
+
+    pub(crate) fn finalizer(&self, name: &str) -> Finalizer {
+        status::tunnel(&self.state, &key(name)).expect("a tunnel").finalizer
+    }
+
+    pub(crate) fn reason(&self, name: &str) -> String {
+        self.status(name).map(|status| status.conditions[READY].reason.clone()).unwrap_or_default()
+    }
+}
