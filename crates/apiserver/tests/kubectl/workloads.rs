@@ -69,16 +69,24 @@ async fn simple_objects_are_created_listed_described_and_deleted() {
 }
 
 #[tokio::test]
-async fn create_with_a_noun_speaks_protobuf_which_ours_refuses_in_words() {
+async fn create_takes_a_noun_and_speaks_protobuf() {
     session(async |k: &Session| {
-        let create = ["create", "configmap", "typed", "--from-literal=a=1"];
-        if Cluster::get().ours {
-            k.fails(&create)
-                .await
-                .says(&["the body of the request was in an unknown format", "application/json"]);
-        } else {
-            k.ok(&create).await.says(&["created"]);
-        }
+        k.ok(&["create", "configmap", "typed", "--from-literal=a=1", "--from-literal=b=2"])
+            .await
+            .says(&["created"]);
+        k.ok(&["get", "cm", "typed", "-o", "jsonpath={.data}"]).await.says(&[r#"{"a":"1","b":"2"}"#]);
+        k.ok(&["create", "secret", "generic", "hidden", "--from-literal=a=1"]).await;
+        k.ok(&["get", "secret", "hidden", "-o", "jsonpath={.type} {.data.a}"]).await.says(&["Opaque MQ=="]);
+        k.ok(&["create", "serviceaccount", "robot"]).await.says(&["created"]);
+        k.ok(&["create", "deployment", "d", "--image=example.com/none", "--replicas=0"])
+            .await
+            .says(&["created"]);
+        let shown = "jsonpath={.spec.template.spec.containers[0].image} {.spec.selector.matchLabels.app}";
+        k.ok(&["get", "deploy", "d", "-o", shown]).await.says(&["example.com/none d"]);
+        let other = format!("{}-2", k.ns);
+        k.ok(&["create", "namespace", &other]).await.says(&["created"]);
+        k.ok(&["delete", "namespace", &other, "--wait=false"]).await;
+        k.fails(&["create", "configmap", "typed"]).await.says(&[r#"configmaps "typed" already exists"#]);
     })
     .await;
 }

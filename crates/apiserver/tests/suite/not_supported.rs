@@ -47,19 +47,6 @@ async fn strategic_merge_patch_is_an_unsupported_media_type() {
 }
 
 #[tokio::test]
-async fn protobuf_bodies_are_an_unsupported_media_type() {
-    ours_only(WHY, async |t: &Scene| {
-        let call = t.post(&t.core("configmaps"), config_map("a", "1"));
-        let answer = call.header("content-type", "application/vnd.kubernetes.protobuf").await;
-        assert_says(assert_refused(answer, &[415]).text("/message"), &["application/json"]);
-        let accept = "application/vnd.kubernetes.protobuf,application/json";
-        let list = t.get(&t.core("configmaps")).header("accept", accept).await.expect(200);
-        assert_eq!(list["kind"], "ConfigMapList", "who also takes JSON gets JSON");
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn deleting_a_collection_is_not_allowed() {
     ours_only(WHY, async |t: &Scene| {
         t.config_map("a", "1").await;
