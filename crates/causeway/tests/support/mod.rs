@@ -1,0 +1,17 @@
+//! What the end-to-end tests share: a sandbox of their own, people's tools, and patience.
+//!
+//! Every test starts the real binary as a child, with a folder of its own, and looks at it from outside:
+//! through the API servers' kubeconfigs, `kubectl`, and commands in the pods. [`Sandbox`] is that child,
+//! [`Cluster`] one of its clusters, [`tunnels`] the objects, [`gateway`] what a gateway holds and [`packets`]
+//! what gets through. Nothing sleeps and hopes: [`Cluster::until`] looks until it sees, and says at its
+//! deadline what it waited for, what it saw last, and what the logs say.
+#![allow(dead_code, unused_imports, reason = "every test file uses a part of this")]
+
+mod cluster;
+pub(crate) mod gateway;
+pub(crate) mod packets;
+mod sandbox;
+pub(crate) mod tunnels;
+
+pub(crate) use cluster::{Cluster, PATIENCE, Said};
+pub(crate) use sandbox::Sandbox;

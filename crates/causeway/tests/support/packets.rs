@@ -1,0 +1,80 @@
+//! What gets through: single questions, and streams that notice every lost packet.
+
+use kube::api::AttachedProcess;
+use tokio::io::AsyncWriteExt;
+
+use super::cluster::{Cluster, PATIENCE, Said, finish};
+
+/// How many echo requests a stream sends per second.
+pub(crate) const RATE: u32 = 50;
+
+impl Cluster {
+    /// Asserts that the client of this cluster reaches an address: three pings, three answers.
+    pub(crate) async fn reaches(&self, target: &str) {
+        let said = self.in_client(&format!("ping -n -c 3 -i 0.2 -W 5 {target}")).await;
+        assert!(said.out.contains(" 3 received"), "{target} from {}: {said:?}", self.name);
+    }
+
+    /// Waits until a ping to an address is answered.
+    pub(crate) async fn comes_to_reach(&self, target: &str) {
+        self.until(&format!("an answer from {target}"), PATIENCE, async || {
+            let said = self.in_client(&format!("ping -n -c 1 -W 1 {target}")).await;
+            if said.code == 0 { Ok(()) } else { Err(said.out) }
+        })
+        .await;
+    }
+
+    /// What comes back from the echo service of an address over TCP.
+    pub(crate) async fn echo(&self, target: &str, text: &str) -> Said {
+        let script =
+            format!("exec 3<>/dev/tcp/{target}/7; echo '{text}' >&3; read -r -t 20 line <&3; echo \"$line\"");
+        self.in_client(&script).await
+    }
+
+    /// Starts an unbroken stream of pings from the client, once the first has been answered.
+    pub(crate) async fn stream(&self, target: &str) -> Stream {
+        self.comes_to_reach(target).await;
+        let interval = 1.0 / f64::from(RATE);
+        // Ends with a line on its input, so that ping can say what it counted.
+        let script = format!(
+            "ping -n -q -i {interval} -W 5 {target} & ping=$!; read -r _; kill -INT $ping; wait $ping"
+        );
+        Stream { process: self.start("ns1", "client", &["bash", "-c", &script]).await }
+    }
+}
+
+/// A running stream of pings.
+pub(crate) struct Stream {
+    process: AttachedProcess,
+}
+
+/// What a stream counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) sent: u32,
+    pub(crate) received: u32,
+}
+
+impl Count {
+    /// How many answers never came.
+    pub(crate) fn lost(self) -> u32 {
+        self.sent - self.received
+    }
+}
+
+impl Stream {
+    /// Ends the stream and says what it counted.
+    pub(crate) async fn end(mut self) -> Count {
+        let mut stdin = self.process.stdin().expect("stdin");
+        stdin.write_all(b"\n").await.expect("the stream still runs");
+        let said = finish(self.process).await;
+        drop(stdin);
+        let number = |before: &str| {
+            let (text, _) = said.out.split_once(before)?;
+            text.rsplit([' ', '\n']).next()?.parse().ok()
+        };
+        let sent = number(" packets transmitted");
+        let (Some(sent), Some(received)) = (sent, number(" received")) else { panic!("{said:?}") };
+        Count { sent, received }
+    }
+}
