@@ -1,7 +1,8 @@
 //! The real controllers: one child process per cluster, brought back whenever it dies.
 //!
 //! A child is a plain `causeway controller` with a kubeconfig; it is told nothing else about the
-//! sandbox. Its pid is in `<dir>/<cluster>.controller.pid`, so that anybody may kill it.
+//! sandbox. Its pid is in `<dir>/<cluster>.controller.pid`, so that anybody may kill it. While there
+//! is a file `<dir>/<cluster>.hold`, a controller that ended is not brought back.
 
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,8 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// A controller that lived this long starts again with the shortest back-off.
 const HEALTHY: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(3);
+/// How often is looked whether a controller is still held back.
+const LOOK: Duration = Duration::from_millis(25);
 
 /// What is needed to run one cluster's controller.
 #[derive(Clone, Debug)]
@@ -40,6 +43,10 @@ impl Controller {
     pub(super) async fn supervise(self, stop: CancellationToken, progress: Progress) -> anyhow::Result<()> {
         let mut backoff = BACKOFF;
         while !stop.is_cancelled() {
+            if self.held_back(&stop).await {
+                backoff = BACKOFF;
+                continue;
+            }
             let born = Instant::now();
             let mut child = self.spawn()?;
             let status = tokio::select! {
@@ -50,7 +57,7 @@ impl Controller {
                 }
             };
             progress.note(&format!(
-                "the controller of {} ended ({status}), starting it again; its log: {}",
+                "the controller of {} ended ({status}) and is brought back; its log: {}",
                 self.cluster,
                 log_file(&self.folder, self.cluster).display()
             ));
@@ -60,13 +67,26 @@ impl Controller {
                 () = stop.cancelled() => {}
             }
         }
-        // Whoever reads the file must not kill a stranger who got the number.
         let _ = std::fs::remove_file(self.pid_file());
         Ok(())
     }
 
     fn pid_file(&self) -> PathBuf {
         self.folder.join(format!("{}.controller.pid", self.cluster))
+    }
+
+    /// Waits while somebody wants the controller to be away; false when nobody did.
+    async fn held_back(&self, stop: &CancellationToken) -> bool {
+        let hold = self.folder.join(format!("{}.hold", self.cluster));
+        if !hold.exists() {
+            return false;
+        }
+        // Whoever reads the file must not kill a stranger who got the number.
+        let _ = std::fs::remove_file(self.pid_file());
+        while hold.exists() && !stop.is_cancelled() {
+            sleep(LOOK).await;
+        }
+        true
     }
 
     fn spawn(&self) -> anyhow::Result<Child> {

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use causeway_apiserver::{Exec, ExecEnd, ExecIo, ExecRequest};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
@@ -90,11 +90,12 @@ impl PodExec {
             pty::run(command, &pod.net.namespace, io).await
         } else {
             let command = self.command(argv, pod, &path, &exec);
-            piped(command, request, pod, io).await
+            piped(command, request, pod, io, faults.cut).await
         };
         let status = status.map_err(failed)?;
         // It ended by itself: what it left running on purpose stays, until its pod ends.
         leash.tied = false;
+        sleep(faults.late).await;
         Ok(code(status))
     }
 }
@@ -149,6 +150,7 @@ async fn piped(
     request: &ExecRequest,
     pod: &RunningPod,
     io: ExecIo,
+    cut: Option<usize>,
 ) -> std::io::Result<ExitStatus> {
     let pipe = |wanted: bool| if wanted { Stdio::piped() } else { Stdio::null() };
     command.stdin(pipe(request.stdin)).stdout(pipe(request.stdout)).stderr(pipe(request.stderr));
@@ -160,7 +162,10 @@ async fn piped(
     let feed = async {
         if let Some(pipe) = &mut input {
             // A command that does not read to the end is no failure of ours.
-            let _ = tokio::io::copy(&mut stdin, pipe).await;
+            let _ = match cut {
+                None => tokio::io::copy(&mut stdin, pipe).await.map(drop),
+                Some(lines) => copy_lines(stdin, pipe, lines).await,
+            };
         }
         drop(input);
         std::future::pending::<()>().await;
@@ -171,6 +176,25 @@ async fn piped(
         status = finish(&mut child, drained) => status,
         () = feed => unreachable!("feeding never ends by itself"),
     }
+}
+
+/// Passes so many lines on. Returns with the first byte that is too much: a command that is told
+/// nothing keeps its stdin.
+async fn copy_lines(
+    from: impl AsyncRead + Unpin,
+    to: &mut (impl AsyncWrite + Unpin),
+    lines: usize,
+) -> std::io::Result<()> {
+    let mut from = BufReader::new(from);
+    for _ in 0..lines {
+        let mut line = Vec::new();
+        if from.read_until(b'\n', &mut line).await? == 0 {
+            return Ok(());
+        }
+        to.write_all(&line).await?;
+        to.flush().await?;
+    }
+    from.fill_buf().await.map(drop)
 }
 
 /// Waits for the end and for what is still in the pipes.

@@ -1,8 +1,10 @@
 //! Faults that people and tests can switch on in a pod, read when a command is run there.
 //!
 //! The annotation `sandbox.causeway/exec` holds one or several of these, separated by commas:
-//! `refuse` (403), `hang` (accepts and never answers), `slow:<ms>` (waits first) and
-//! `without:<tool>` (the tool is not on the PATH; `without:iptables` takes all its variants).
+//! `refuse` (403), `hang` (accepts and never answers), `slow:<ms>` (waits first), `late:<ms>` (the
+//! command runs at once, its end is told later), `cut:<lines>` (no more lines of stdin than that
+//! reach the command, then it ends) and `without:<tool>` (the tool is not on the PATH;
+//! `without:iptables` takes all its variants).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,12 +24,16 @@ pub(super) struct Faults {
     pub(super) refuse: bool,
     pub(super) hang: bool,
     pub(super) slow: Duration,
+    pub(super) late: Duration,
+    pub(super) cut: Option<usize>,
     pub(super) without: BTreeSet<String>,
 }
 
 /// The annotation says something that is no fault we know.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("annotation {ANNOTATION}: {0:?} is none of refuse, hang, slow:<ms>, without:<tool>")]
+#[error(
+    "annotation {ANNOTATION}: {0:?} is none of refuse, hang, slow:<ms>, late:<ms>, cut:<lines>, without:<tool>"
+)]
 pub(super) struct UnknownFault(String);
 
 impl Faults {
@@ -40,8 +46,10 @@ impl Faults {
             match word.split_once(':') {
                 None if word == "refuse" => faults.refuse = true,
                 None if word == "hang" => faults.hang = true,
-                Some(("slow", ms)) => {
-                    faults.slow = Duration::from_millis(ms.trim().parse().map_err(|_| unknown())?);
+                Some(("slow", ms)) => faults.slow = milliseconds(ms).ok_or_else(unknown)?,
+                Some(("late", ms)) => faults.late = milliseconds(ms).ok_or_else(unknown)?,
+                Some(("cut", lines)) => {
+                    faults.cut = Some(lines.trim().parse().map_err(|_| unknown())?);
                 }
                 Some(("without", tool)) if is_tool(tool.trim()) => {
                     faults.without.insert(tool.trim().to_owned());
@@ -91,6 +99,10 @@ impl Faults {
     }
 }
 
+fn milliseconds(text: &str) -> Option<Duration> {
+    text.trim().parse().ok().map(Duration::from_millis)
+}
+
 fn tools_in(place: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(place).into_iter().flatten();
     entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect()
@@ -110,13 +122,15 @@ mod tests {
         assert_eq!(faults.slow, Duration::from_millis(250));
         assert_eq!(faults.without, BTreeSet::from(["iptables".into(), "tc".into()]));
         assert_eq!(Faults::parse(None), Ok(Faults::default()));
+        let faults = Faults::parse(Some("late:40,cut:0")).expect("valid");
+        assert_eq!((faults.late, faults.cut), (Duration::from_millis(40), Some(0)));
         assert!(Faults::parse(Some("hang")).expect("valid").hang);
         assert!(Faults::parse(Some("refuse")).expect("valid").refuse);
     }
 
     #[test]
     fn an_unknown_fault_is_named() {
-        for bad in ["explode", "slow:soon", "without:", "without:../x"] {
+        for bad in ["explode", "slow:soon", "late:", "cut:-1", "without:", "without:../x"] {
             let error = Faults::parse(Some(bad)).expect_err(bad).to_string();
             assert!(error.contains(bad), "{error}");
         }

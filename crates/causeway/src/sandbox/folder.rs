@@ -3,6 +3,7 @@
 //! A folder that was given keeps its logs; everything that only means something while the sandbox
 //! runs goes at the end. A folder of our own goes as a whole.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -72,8 +73,10 @@ impl Folder {
     fn sweep(&self) {
         let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
         for path in entries.map(|entry| entry.path()) {
-            let ours = path.extension().is_some_and(|end| end == "kubeconfig" || end == "pid");
-            if ours || path.file_name().is_some_and(|name| name == READY) {
+            let end = path.extension().and_then(OsStr::to_str);
+            if matches!(end, Some("kubeconfig" | "pid" | "hold"))
+                || path.file_name().is_some_and(|name| name == READY)
+            {
                 let _ = fs::remove_file(&path);
             }
         }
