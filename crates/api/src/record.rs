@@ -1,5 +1,6 @@
 //! `GatewayExIp`: where a gateway can be reached and what lies behind it. Written by Causeway.
 #![allow(unreachable_pub, reason = "the schema derive repeats the struct inside a function")]
+#![allow(clippy::duplicated_attributes, reason = "columns differ in their names only")]
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};

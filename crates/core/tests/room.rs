@@ -198,7 +198,7 @@ fn visit(state: &State, gateway: &GatewayName, fine: bool) -> Option<Event> {
 #[derive(Debug, PartialEq)]
 enum Said {
     Gateway(Option<compile::GatewayTask>),
-    Tunnel(Option<TunnelTask>),
+    Tunnel(Option<Box<TunnelTask>>),
     Record(RecordTask),
 }
 
@@ -217,7 +217,7 @@ fn all_said(state: &State) -> BTreeMap<Scope, Said> {
     }
     for (namespace, tunnel) in ["ns1", "ns2"].iter().flat_map(|ns| ["t1", "t2", "t3"].map(|t| (*ns, t))) {
         let key = ObjectKey::new(namespace, tunnel);
-        said.insert(Scope::Tunnel(key.clone()), Said::Tunnel(status::tunnel(state, &key)));
+        said.insert(Scope::Tunnel(key.clone()), Said::Tunnel(status::tunnel(state, &key).map(Box::new)));
     }
     said
 }

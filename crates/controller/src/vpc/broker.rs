@@ -22,7 +22,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::watch::{Seen, change, discovery, follow, resynced, the_one};
+use super::watch::{Kind, Seen, change, discovery, follow, resynced, the_one};
 use super::{Note, Room};
 
 /// The namespace of the exchange unless something else is said.
@@ -91,7 +91,7 @@ async fn join(room: &Arc<Room>, broker: Broker) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
         let copies = resynced(room.options.resync_interval, move || {
             let api = Api::namespaced(broker.client.clone(), &broker.namespace);
-            follow::<GatewayExIp>(api, watcher::Config::default())
+            follow::<GatewayExIp>(api, watcher::Config::default(), Kind::Own)
         });
         let mut copies = std::pin::pin!(copies);
         let copy = |object: &DeserializeGuard<GatewayExIp>| object.0.as_ref().ok().map(parse::record);

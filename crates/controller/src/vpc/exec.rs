@@ -29,13 +29,14 @@ impl PodExec {
         Self { pods, pod: pod.key.name.clone(), limit }
     }
 
-    /// Starts a command whose end the caller looks after; dropping the process ends it.
-    pub async fn start(&self, argv: &[&str]) -> Result<AttachedProcess, RunError> {
+    /// Starts a command whose end the caller looks after; dropping the process ends it. Whoever asks for its
+    /// stderr must read it, or the command stops when the pipe is full.
+    pub async fn start(&self, argv: &[&str], stderr: bool) -> Result<AttachedProcess, RunError> {
         let params = AttachParams::default()
             .container(GATEWAY_CONTAINER)
             .stdin(true)
             .stdout(true)
-            .stderr(true)
+            .stderr(stderr)
             .max_stdin_buf_size(PIPE)
             .max_stdout_buf_size(PIPE)
             .max_stderr_buf_size(PIPE);
@@ -45,7 +46,7 @@ impl PodExec {
     }
 
     async fn converse(&self, argv: &[&str], input: &[u8]) -> Result<Output, RunError> {
-        let mut process = self.start(argv).await?;
+        let mut process = self.start(argv, true).await?;
         let lost = || RunError::Lost("the exec stream is incomplete".into());
         let mut stdin = process.stdin().ok_or_else(lost)?;
         let mut stdout = process.stdout().ok_or_else(lost)?;

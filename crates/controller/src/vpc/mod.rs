@@ -60,7 +60,7 @@ pub struct Room {
 
 /// What reaches the task that keeps the state.
 pub(crate) enum Note {
-    Event(Event),
+    Event(Box<Event>),
     /// A watch has brought its first full list.
     Listed(&'static str),
 }
@@ -102,7 +102,7 @@ impl Room {
 
     async fn tell(&self, event: Event) {
         // Only fails while stopping, when nobody listens any more.
-        let _ = self.inbox.send(Note::Event(event)).await;
+        let _ = self.inbox.send(Note::Event(Box::new(event))).await;
     }
 
     /// The only writer of the state: takes events in and queues what they touch.
@@ -116,7 +116,7 @@ impl Room {
         while let Some(Some(note)) = stop.run_until_cancelled(inbox.recv()).await {
             match note {
                 Note::Event(event) => {
-                    let touched = self.state.write().unwrap_or_else(PoisonError::into_inner).apply(event);
+                    let touched = self.state.write().unwrap_or_else(PoisonError::into_inner).apply(*event);
                     touched.into_iter().for_each(|scope| self.add(scope));
                 }
                 Note::Listed(watch) => {

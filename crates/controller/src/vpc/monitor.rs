@@ -61,7 +61,7 @@ impl Room {
             return Ok(());
         }
         let limit = self.options.exec_timeout;
-        let opened = PodExec::new(&self.client, pod, limit).start(MONITOR).await;
+        let opened = PodExec::new(&self.client, pod, limit).start(MONITOR, false).await;
         let result = if opened.is_ok() { metrics::Result::Success } else { metrics::Result::Failure };
         self.metrics.execs.get_or_create(&metrics::Exec { command: "monitor", result }).inc();
         let (alive, mut is_alive) = watch::channel(false);

@@ -49,7 +49,8 @@ impl Room {
             let same = before.is_some_and(|b| b.status == after.status && b.reason == after.reason);
             let good = after.status == (kind == READY);
             tracing::info!(object = %tunnel.key, condition = kind, status = after.status, reason = after.reason, "{}", after.message);
-            if !same && !(good && before.is_none()) {
+            let first_time_up = good && before.is_none();
+            if !same && !first_time_up {
                 self.announce(&tunnel.key, !good, &after.reason, after.message.clone()).await;
             }
         }

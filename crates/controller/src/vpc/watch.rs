@@ -1,7 +1,8 @@
 //! Watches of the cluster: streams of objects become events of the state.
 //!
 //! Each watch starts with a full list, which replaces what was known; so what happened while nobody
-//! looked is seen too. A kind that does not exist here is an empty list.
+//! looked is seen too. A foreign kind that does not exist here is an empty list. A kind of our own is
+//! waited for: an API server that is just starting denies it too, and no tunnel may be lost to that.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -35,6 +36,13 @@ const SUBMARINER: &str = "submariner-operator";
 const EGRESS: &str = "cluster-egress.submariner.io";
 pub(super) const DISCOVERY: &str = "service-discovery";
 
+/// Whose kind it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Own,
+    Foreign,
+}
+
 /// What a stream of objects says.
 pub(super) enum Seen<K> {
     All(Vec<K>),
@@ -47,6 +55,7 @@ pub(super) enum Seen<K> {
 pub(super) fn follow<K>(
     api: Api<DeserializeGuard<K>>,
     config: watcher::Config,
+    kind: Kind,
 ) -> impl Stream<Item = Seen<DeserializeGuard<K>>> + Send
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -66,9 +75,13 @@ where
             Ok(watcher::Event::InitDone) => Some(Seen::All(std::mem::take(&mut listing))),
             Ok(watcher::Event::Apply(object)) => Some(Seen::One(object)),
             Ok(watcher::Event::Delete(object)) => Some(Seen::Gone(object)),
-            Err(error) if is_missing(&error) => {
+            Err(error) if is_missing(&error) && kind == Kind::Foreign => {
                 tracing::debug!(kind = %K::kind(&()), "this kind does not exist here");
                 Some(Seen::All(Vec::new()))
+            }
+            Err(error) if is_missing(&error) => {
+                tracing::warn!(kind = %K::kind(&()), "its definition is not installed; `causeway crds` prints it");
+                None
             }
             Err(error) => {
                 tracing::warn!(kind = %K::kind(&()), %error, "a watch was interrupted");
@@ -116,7 +129,7 @@ async fn pump<K>(
     let mut listed = false;
     while let Some(seen) = stream.next().await {
         let full = matches!(seen, Seen::All(_));
-        if inbox.send(Note::Event(event(seen))).await.is_err() {
+        if inbox.send(Note::Event(Box::new(event(seen)))).await.is_err() {
             return;
         }
         if full && !std::mem::replace(&mut listed, true) && inbox.send(Note::Listed(name)).await.is_err() {
@@ -140,7 +153,7 @@ pub(crate) async fn run(room: Arc<Room>, stop: CancellationToken) -> anyhow::Res
 
 fn start_own(room: &Arc<Room>, watches: &mut JoinSet<()>) {
     let client = || room.client.clone();
-    let tunnels = follow::<VpcNatTunnel>(Api::all(client()), watcher::Config::default());
+    let tunnels = follow::<VpcNatTunnel>(Api::all(client()), watcher::Config::default(), Kind::Own);
     let tunnel = |object: &DeserializeGuard<VpcNatTunnel>| {
         Some(match &object.0 {
             Ok(object) => parse::tunnel(object),
@@ -152,8 +165,9 @@ fn start_own(room: &Arc<Room>, watches: &mut JoinSet<()>) {
 
     // Restarted now and then, which compares the whole set.
     let (resync, gone) = (room.options.resync_interval, client());
-    let records =
-        resynced(resync, move || follow::<GatewayExIp>(Api::all(gone.clone()), watcher::Config::default()));
+    let records = resynced(resync, move || {
+        follow::<GatewayExIp>(Api::all(gone.clone()), watcher::Config::default(), Kind::Own)
+    });
     let record = |object: &DeserializeGuard<GatewayExIp>| object.0.as_ref().ok().map(parse::record);
     let event = move |seen| Event::Records(change(seen, object_key, record));
     watches.spawn(pump("records", records, room.inbox.clone(), event));
@@ -163,7 +177,7 @@ fn start_gateways(room: &Arc<Room>, watches: &mut JoinSet<()>) {
     let client = || room.client.clone();
     let labelled = || watcher::Config::default().labels(parse::GATEWAY_LABEL);
     let prefix = room.options.gateway_prefix.clone();
-    let sets = follow::<StatefulSet>(Api::namespaced(client(), KUBE_SYSTEM), labelled());
+    let sets = follow::<StatefulSet>(Api::namespaced(client(), KUBE_SYSTEM), labelled(), Kind::Foreign);
     let set = {
         let prefix = prefix.clone();
         move |object: &DeserializeGuard<StatefulSet>| {
@@ -173,10 +187,10 @@ fn start_gateways(room: &Arc<Room>, watches: &mut JoinSet<()>) {
             parse::workload(&set.metadata, template, available, &prefix)
         }
     };
-    let event = move |seen| Event::StatefulSets(change(seen, |o| o.name_any(), &set));
+    let event = move |seen| Event::StatefulSets(change(seen, ResourceExt::name_any, &set));
     watches.spawn(pump("statefulsets", sets, room.inbox.clone(), event));
 
-    let pods = follow::<Pod>(Api::namespaced(client(), KUBE_SYSTEM), labelled());
+    let pods = follow::<Pod>(Api::namespaced(client(), KUBE_SYSTEM), labelled(), Kind::Foreign);
     let pod = {
         let prefix = prefix.clone();
         move |object: &DeserializeGuard<Pod>| parse::gateway_pod(object.0.as_ref().ok()?, &prefix)
@@ -184,14 +198,14 @@ fn start_gateways(room: &Arc<Room>, watches: &mut JoinSet<()>) {
     let event = move |seen| Event::Pods(change(seen, object_key, &pod));
     watches.spawn(pump("pods", pods, room.inbox.clone(), event));
 
-    let deployments = follow::<Deployment>(Api::namespaced(client(), KUBE_SYSTEM), labelled());
+    let deployments = follow::<Deployment>(Api::namespaced(client(), KUBE_SYSTEM), labelled(), Kind::Foreign);
     let deployment = move |object: &DeserializeGuard<Deployment>| {
         let deployment = object.0.as_ref().ok()?;
         let template = deployment.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
         let available = deployment.status.as_ref().and_then(|status| status.available_replicas);
         parse::workload(&deployment.metadata, template, available, &prefix)
     };
-    let event = move |seen| Event::Deployments(change(seen, |o| o.name_any(), &deployment));
+    let event = move |seen| Event::Deployments(change(seen, ResourceExt::name_any, &deployment));
     watches.spawn(pump("deployments", deployments, room.inbox.clone(), event));
 
     watches.spawn(watch_nodes(room.clone()));
@@ -205,27 +219,28 @@ fn start_foreign(room: &Arc<Room>, watches: &mut JoinSet<()>) {
     let config = watcher::Config::default;
     let inbox = || room.inbox.clone();
 
-    let gateways = follow::<kube_ovn::VpcNatGateway>(Api::all(client()), config());
-    let event = |seen| Event::VpcGateways(change(seen, |o| o.name_any(), value(parse::vpc_gateway)));
+    let gateways = follow::<kube_ovn::VpcNatGateway>(Api::all(client()), config(), Kind::Foreign);
+    let event = |seen| Event::VpcGateways(change(seen, ResourceExt::name_any, value(parse::vpc_gateway)));
     watches.spawn(pump("vpc-nat-gateways", gateways, inbox(), event));
 
-    let subnets = follow::<kube_ovn::Subnet>(Api::all(client()), config());
-    let event = |seen| Event::Subnets(change(seen, |o| o.name_any(), value(parse::subnet)));
+    let subnets = follow::<kube_ovn::Subnet>(Api::all(client()), config(), Kind::Foreign);
+    let event = |seen| Event::Subnets(change(seen, ResourceExt::name_any, value(parse::subnet)));
     watches.spawn(pump("subnets", subnets, inbox(), event));
 
-    let vpcs = follow::<kube_ovn::Vpc>(Api::all(client()), config());
-    let event = |seen| Event::Vpcs(change(seen, |o| o.name_any(), value(parse::static_routes)));
+    let vpcs = follow::<kube_ovn::Vpc>(Api::all(client()), config(), Kind::Foreign);
+    let event = |seen| Event::Vpcs(change(seen, ResourceExt::name_any, value(parse::static_routes)));
     watches.spawn(pump("vpcs", vpcs, inbox(), event));
 
-    let clusters = follow::<submariner::Cluster>(Api::namespaced(client(), SUBMARINER), config());
+    let clusters =
+        follow::<submariner::Cluster>(Api::namespaced(client(), SUBMARINER), config(), Kind::Foreign);
     let range = |object: &DeserializeGuard<submariner::Cluster>| -> Option<Cidr> {
         object.0.as_ref().ok()?.spec.global_cidr.as_ref()?.first()?.parse().ok()
     };
-    let event = move |seen| Event::Globalnets(change(seen, |o| o.name_any(), range));
+    let event = move |seen| Event::Globalnets(change(seen, ResourceExt::name_any, range));
     watches.spawn(pump("clusters", clusters, inbox(), event));
 
     let only = config().fields(&format!("metadata.name={EGRESS}"));
-    let egress = follow::<submariner::ClusterGlobalEgressIP>(Api::all(client()), only);
+    let egress = follow::<submariner::ClusterGlobalEgressIP>(Api::all(client()), only, Kind::Foreign);
     let event = |seen: Seen<DeserializeGuard<submariner::ClusterGlobalEgressIP>>| {
         let addresses = the_one(seen).and_then(|object| object.status).unwrap_or_default().allocated_ips;
         Event::Egress(addresses.iter().filter_map(|text| parse_address(text).ok()).collect())
@@ -247,7 +262,7 @@ pub(super) fn discovery(
     room: &Room,
 ) -> impl Stream<Item = Seen<DeserializeGuard<submariner::ServiceDiscovery>>> {
     let only = watcher::Config::default().fields(&format!("metadata.name={DISCOVERY}"));
-    follow(Api::namespaced(room.client.clone(), SUBMARINER), only)
+    follow(Api::namespaced(room.client.clone(), SUBMARINER), only, Kind::Foreign)
 }
 
 pub(super) fn object_key<K: Resource>(object: &DeserializeGuard<K>) -> ObjectKey
@@ -268,7 +283,7 @@ pub(super) fn resynced<S: Stream + Send + 'static>(
 
 /// Nodes, with a timer: one that has been silent for too long counts as lost.
 async fn watch_nodes(room: Arc<Room>) {
-    let nodes = follow::<Node>(Api::all(room.client.clone()), watcher::Config::default());
+    let nodes = follow::<Node>(Api::all(room.client.clone()), watcher::Config::default(), Kind::Foreign);
     let grace = room.options.node_grace;
     let (inbox, lost) = (room.inbox.clone(), room.inbox.clone());
     let mut silent: BTreeMap<String, tokio::time::Instant> = BTreeMap::new();
@@ -282,7 +297,7 @@ async fn watch_nodes(room: Arc<Room>) {
                 Err(_) => {
                     silent.remove(&name);
                     let event = Event::Nodes(Change::Put(name, NodeHealth::Lost));
-                    if lost.send(Note::Event(event)).await.is_err() {
+                    if lost.send(Note::Event(Box::new(event))).await.is_err() {
                         return;
                     }
                     continue;
@@ -307,8 +322,8 @@ async fn watch_nodes(room: Arc<Room>) {
             deadlines.borrow_mut().insert(object.name_any(), tokio::time::Instant::now() + left);
             Some(health)
         };
-        let event = Event::Nodes(change(seen, |o| o.name_any(), health));
-        if inbox.send(Note::Event(event)).await.is_err() {
+        let event = Event::Nodes(change(seen, ResourceExt::name_any, health));
+        if inbox.send(Note::Event(Box::new(event))).await.is_err() {
             return;
         }
         if full && !std::mem::replace(&mut listed, true) && inbox.send(Note::Listed("nodes")).await.is_err() {

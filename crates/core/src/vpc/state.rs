@@ -41,6 +41,7 @@ pub enum Change<K, V> {
 
 /// Something that was seen.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "an event lives only from a watch to the state")]
 pub enum Event {
     /// Tunnels.
     Tunnels(Change<ObjectKey, Tunnel>),
