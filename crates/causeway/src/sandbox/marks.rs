@@ -10,7 +10,9 @@ use std::process::Stdio;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::process::{Child, ChildStdin};
+
+use super::tools;
 
 /// Marks everything of one sandbox.
 pub(super) const SANDBOX: &str = "CAUSEWAY_SANDBOX";
@@ -70,7 +72,7 @@ if [ -n "$2" ]; then rm -rf -- "$2"; fi
 impl Guardian {
     /// Starts the guardian, in a process group that the terminal's Ctrl-C does not reach.
     pub(super) fn start(sandbox: &str, folder: Option<&Path>) -> std::io::Result<Guardian> {
-        let mut command = Command::new("bash");
+        let mut command = tools::command("bash");
         command.args(["-c", GUARD, "causeway-sandbox-guardian"]);
         command.arg(format!("{SANDBOX}={sandbox}")).arg(folder.unwrap_or(Path::new("")));
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -88,6 +90,8 @@ impl Guardian {
 
 #[cfg(test)]
 mod tests {
+    use tokio::process::Command;
+
     use super::*;
 
     #[tokio::test]

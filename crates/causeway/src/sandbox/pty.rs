@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::netns::Namespace;
+use super::tools;
 
 /// The terminal's last words after the command's end.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -73,7 +74,7 @@ async fn type_in(mut terminal: Sender, mut stdin: Box<dyn AsyncRead + Send + Unp
 async fn follow_size(terminal: &Path, mut sizes: mpsc::Receiver<(u16, u16)>) {
     let terminal = PathBuf::from(terminal);
     while let Some((columns, rows)) = sizes.recv().await {
-        let mut stty = Command::new("stty");
+        let mut stty = tools::command("stty");
         stty.arg("-F").arg(&terminal).args(["cols", &columns.to_string(), "rows", &rows.to_string()]);
         // A terminal of the wrong size is still a terminal.
         let _ = stty.stderr(Stdio::null()).status().await;

@@ -26,6 +26,9 @@ pub(super) struct Report {
     /// From the process's start to this report.
     pub(super) elapsed_ms: u64,
     pub(super) folder: PathBuf,
+    /// There will be something to try things on after this report.
+    #[serde(skip)]
+    pub(super) stays: bool,
     pub(super) clusters: Vec<ClusterReport>,
     pub(super) tunnels: Vec<TunnelReport>,
     pub(super) proof: Option<Proof>,
@@ -105,15 +108,22 @@ impl Report {
         if !self.tunnels.is_empty() {
             let _ = writeln!(text, "{}", self.tunnel_table());
         }
-        let _ = writeln!(text, "{}\n", self.verdict());
-        text + &self.what_next()
+        // Sentences would make the table too wide for any screen.
+        for t in self.tunnels.iter().filter(|tunnel| !tunnel.ready) {
+            let _ = writeln!(text, "! {} {}: {}", t.cluster, t.name, t.message);
+        }
+        let _ = writeln!(text, "{}", self.verdict());
+        if self.stays {
+            let _ = writeln!(text, "\n{}", self.what_next());
+        }
+        text
     }
 
     fn tunnel_table(&self) -> Table {
         let mut tunnels = table(&["CLUSTER", "TUNNEL", "TYPE", "GATEWAY", "FROM", "TO", "READY"]);
         for t in &self.tunnels {
-            let ready = if t.ready { "yes".to_owned() } else { format!("no: {}", t.message) };
-            tunnels.add_row([&t.cluster, &t.name, &t.kind, &t.gateway, &t.local, &t.remote, &ready]);
+            let ready = if t.ready { "yes" } else { "no" };
+            tunnels.add_row([&t.cluster, &t.name, &t.kind, &t.gateway, &t.local, &t.remote, ready]);
         }
         tunnels
     }
@@ -140,7 +150,8 @@ impl Report {
     }
 
     fn what_next(&self) -> String {
-        let target = self.clusters.get(1).map(|c| c.server_address.as_str()).unwrap_or_default();
+        let second = self.clusters.get(1).map(|cluster| cluster.server_address.clone());
+        let target = self.proof.as_ref().map(|proof| proof.target.to_string()).or(second).unwrap_or_default();
         let config = kubeconfig(&self.folder, "cluster1");
         let speak = if tools::exists("ping") {
             format!("kubectl exec -n ns1 client -- ping -c 3 {target}")
@@ -150,11 +161,11 @@ impl Report {
             )
         };
         format!(
-            "Kubeconfigs: {}/{{cluster1,cluster2,…,broker}}.kubeconfig. Try:\n  \
+            "Kubeconfigs: {}/{{cluster1,cluster2,…,broker}}.kubeconfig. Try in another terminal:\n  \
              export KUBECONFIG={}\n  \
              kubectl get vpcnattunnels,gatewayexips -A\n  \
              {speak}\n  \
-             kubectl exec -n kube-system vpc-nat-gw-gw1-0 -- ip route\n",
+             kubectl exec -n kube-system vpc-nat-gw-gw1-0 -- ip route",
             self.folder.display(),
             config.display(),
         )
