@@ -5,8 +5,9 @@ mod lab;
 use causeway_core::names::ObjectKey;
 use causeway_core::vpc::{TunnelKind, Variant, Want, plan};
 use causeway_datapath::{Datapath, StepError};
+use lab::net::ask;
 use lab::want::{VXLAN, add, demo};
-use lab::{BOTH, Lab, joined, ready};
+use lab::{BOTH, Lab, joined, ready, ready_with};
 
 #[tokio::test]
 async fn packets_cross_with_a_source_of_the_egress_range() {
@@ -19,6 +20,25 @@ async fn packets_cross_with_a_source_of_the_egress_range() {
         drop(lab);
         let lab = joined(variant).await;
         lab.assert_crosses();
+    }
+}
+
+#[tokio::test]
+async fn a_flow_that_was_there_before_the_tunnel_gets_the_right_source_too() {
+    if !ready_with(&[("conntrack", &["--version"])]) {
+        return;
+    }
+    for variant in BOTH {
+        let lab = Lab::new(variant);
+        // A gateway sends what it knows no way for to the outside, with a floating IP as source.
+        lab.gateways[0].sh("ip route add default via 172.50.16.99; echo 1 > /proc/sys/net/ipv4/ip_forward");
+        let (client, server) = lab.sockets(0);
+        assert_eq!(ask(&client, &server), None, "there is no tunnel yet");
+        for side in 0..2 {
+            lab.converge(side, &demo(side as u8, VXLAN)).await;
+        }
+        let seen = ask(&client, &server).expect("the flow goes on");
+        assert_eq!(seen.octets()[..3], [242, 0, 0]);
     }
 }
 

@@ -145,8 +145,8 @@ async fn input_cut_off_after_any_line_changes_nothing() {
     let have = lab.datapath(0).observe().await.expect("observed");
     let plan = plan(&demo(0, VXLAN), &have);
     let mut lines = 0;
-    // Five end lines, one line per step, and the frame of one iptables-restore input.
-    while lines < plan.steps.len() + 7 {
+    // One line per step, six end lines, and the two around one iptables-restore input.
+    while lines < plan.steps.len() + 8 {
         let torn = Commands::new(Torn { inner: lab.gateways[0].runner(), lines });
         let error = torn.apply(&plan).await.expect_err("torn");
         assert!(matches!(error, Trouble::Failed { status: 65, .. }), "{error}");

@@ -13,7 +13,7 @@
 pub(crate) mod net;
 pub(crate) mod want;
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 
 use causeway_core::vpc::{Have, Plan, Variant, Want, plan};
 use causeway_datapath::{Applied, Commands, Datapath};
@@ -27,7 +27,12 @@ pub(crate) struct Lab {
 
 /// Whether this machine can run these tests; why not is printed, and is an error where CI is set.
 pub(crate) fn ready() -> bool {
-    let missing = net::prerequisites();
+    ready_with(&[])
+}
+
+/// As [`ready`], for a test that needs more tools, each with arguments that do no harm.
+pub(crate) fn ready_with(tools: &[(&str, &[&str])]) -> bool {
+    let missing = net::prerequisites(tools);
     match &missing {
         None => true,
         Some(why) if std::env::var_os("CI").is_some() => panic!("{why}"),
@@ -81,11 +86,18 @@ impl Lab {
         (plan, have)
     }
 
-    /// What the far workload sees as source when the near one of `side` sends to its global address.
-    pub(crate) fn source_seen(&self, side: usize) -> Option<Ipv4Addr> {
+    /// A client's socket near the gateway of `side`, and a server's at the far workload's global address.
+    pub(crate) fn sockets(&self, side: usize) -> (UdpSocket, UdpSocket) {
         let far = 1 - side;
         let server = format!("242.{far}.1.20:7000").parse().expect("address");
-        net::source_seen(&self.workloads[side], &self.workloads[far], server)
+        let client = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        (net::socket(&self.workloads[side], client), net::socket(&self.workloads[far], server))
+    }
+
+    /// What the far workload sees as source when the near one of `side` sends to its global address.
+    pub(crate) fn source_seen(&self, side: usize) -> Option<Ipv4Addr> {
+        let (client, server) = self.sockets(side);
+        net::ask(&client, &server)
     }
 
     /// Fails unless packets cross both ways with a source of the egress range.

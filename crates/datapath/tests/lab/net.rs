@@ -1,7 +1,7 @@
 //! Network namespaces held by a process, commands and sockets inside them.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -13,18 +13,19 @@ use nix::sched::{CloneFlags, setns};
 use tokio::io::AsyncWriteExt;
 
 /// What is missing to run the tests, if anything.
-pub(crate) fn prerequisites() -> Option<String> {
+pub(crate) fn prerequisites(more: &[(&str, &[&str])]) -> Option<String> {
     let works = |program: &str, args: &[&str]| {
         let quiet = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
         quiet.is_ok_and(|status| status.success())
     };
-    for (program, args) in [
-        ("unshare", &["-n", "true"][..]),
+    let always: [(&str, &[&str]); 5] = [
+        ("unshare", &["-n", "true"]),
         ("nsenter", &["--version"]),
         ("ip", &["-V"]),
         ("iptables-nft", &["-V"]),
         ("iptables-legacy", &["-V"]),
-    ] {
+    ];
+    for (program, args) in always.iter().chain(more) {
         if !works(program, args) {
             return Some(format!(
                 "these tests need to be root with a working `{program} {}`",
@@ -161,30 +162,29 @@ impl Run for Local {
     }
 }
 
-/// Sends a packet from one namespace to a server in another and returns the source that the server saw, as
-/// told by its answer, which has to come back too.
-pub(crate) fn source_seen(client: &Netns, server: &Netns, to: SocketAddrV4) -> Option<Ipv4Addr> {
-    const PATIENCE: Duration = Duration::from_secs(3);
-    let serve = server.inside(move || {
-        let socket = UdpSocket::bind(to).expect("server socket");
-        socket.set_read_timeout(Some(PATIENCE)).expect("time-out");
-        socket
-    });
-    let socket = serve.join().expect("server");
-    let answer = std::thread::spawn(move || {
-        let mut buffer = [0; 8];
-        let Ok((_, from)) = socket.recv_from(&mut buffer) else { return };
-        let _ = socket.send_to(from.ip().to_string().as_bytes(), from);
-    });
-    let ask = client.inside(move || {
-        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("client socket");
-        socket.set_read_timeout(Some(PATIENCE)).expect("time-out");
-        socket.send_to(b"hello", SocketAddr::V4(to)).ok()?;
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A socket in a namespace.
+pub(crate) fn socket(netns: &Netns, address: SocketAddrV4) -> UdpSocket {
+    let socket = netns.inside(move || UdpSocket::bind(address).expect("bound")).join().expect("made");
+    socket.set_read_timeout(Some(PATIENCE)).expect("time-out");
+    socket
+}
+
+/// Sends a packet from a client to a server and returns the source that the server saw, as told by its
+/// answer, which has to come back too.
+pub(crate) fn ask(client: &UdpSocket, server: &UdpSocket) -> Option<Ipv4Addr> {
+    let to = server.local_addr().expect("bound");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut buffer = [0; 8];
+            let Ok((_, from)) = server.recv_from(&mut buffer) else { return };
+            let _ = server.send_to(from.ip().to_string().as_bytes(), from);
+        });
+        client.send_to(b"hello", to).ok()?;
         let mut buffer = [0; 64];
-        let length = socket.recv(&mut buffer).ok()?;
+        let length = client.recv(&mut buffer).ok()?;
         String::from_utf8_lossy(&buffer[..length]).parse().ok()
-    });
-    let seen = ask.join().expect("client");
-    answer.join().expect("server");
-    seen
+    })
 }
