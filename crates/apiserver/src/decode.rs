@@ -132,6 +132,10 @@ impl<'de> Visitor<'de> for Noticing<'_> {
     }
 
     fn visit_f64<E>(self, v: f64) -> Result<Value, E> {
+        // Whole numbers are written without a fraction, however they came.
+        if v.fract() == 0.0 && v.abs() < 9e15 {
+            return Ok(Value::Number((v as i64).into()));
+        }
         Ok(Number::from_f64(v).map_or(Value::Null, Value::Number))
     }
 

@@ -26,6 +26,7 @@ mod exec;
 mod http;
 mod ids;
 mod jsonpath;
+mod messages;
 mod meta;
 mod names;
 mod patch;

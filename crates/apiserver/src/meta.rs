@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::resource::{Nature, Resource};
-use crate::status::{ApiError, FieldError};
+use crate::status::FieldError;
 
 /// Text of a metadata field; empty when absent.
 pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
@@ -70,13 +70,16 @@ const FIELDS: [(&str, Shape); 14] = [
 
 /// Leaves only metadata that is known, well typed and not empty. Managed fields are not kept.
 /// Returns the paths of unknown fields.
-pub(crate) fn normalize(object: &mut Value) -> Result<Vec<String>, ApiError> {
+///
+/// # Errors
+/// A sentence about the first field of a wrong type.
+pub(crate) fn normalize(object: &mut Value) -> Result<Vec<String>, String> {
     let slot = &mut object["metadata"];
     if slot.is_null() {
         *slot = json!({});
     }
     let Value::Object(metadata) = slot else {
-        return Err(ApiError::bad_request("metadata must be an object"));
+        return Err("json: cannot unmarshal metadata: it is not an object".to_owned());
     };
     metadata.remove("managedFields");
     metadata.remove("selfLink");
@@ -107,7 +110,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-fn check_shape(field: &str, value: &Value, shape: Shape) -> Result<(), ApiError> {
+fn check_shape(field: &str, value: &Value, shape: Shape) -> Result<(), String> {
     let is_text = |value: &Value| value.is_string() || value.is_null();
     let fits = match (shape, value) {
         (_, Value::Null) => true,
@@ -121,9 +124,7 @@ fn check_shape(field: &str, value: &Value, shape: Shape) -> Result<(), ApiError>
     if fits {
         return Ok(());
     }
-    Err(ApiError::bad_request(format!(
-        "json: cannot unmarshal metadata.{field}: the value does not have its type"
-    )))
+    Err(format!("json: cannot unmarshal metadata.{field}: the value does not have its type"))
 }
 
 /// What is wrong with an object's metadata.

@@ -84,6 +84,11 @@ fn check_names(definition: &Value, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::invalid(&path, &json!(value), &why));
         }
     }
+    for (index, name) in spec["names"]["shortNames"].as_array().into_iter().flatten().enumerate() {
+        if let Err(why) = crate::names::dns_1035_label(name.as_str().unwrap_or_default()) {
+            errors.push(FieldError::invalid(&format!("spec.names.shortNames[{index}]"), name, &why));
+        }
+    }
     match text(&spec["scope"]).as_str() {
         "Cluster" | "Namespaced" => {}
         "" => errors.push(FieldError::required("spec.scope", "")),
@@ -141,9 +146,9 @@ fn check_columns(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let columns = version["additionalPrinterColumns"].as_array();
     for (index, column) in columns.into_iter().flatten().enumerate() {
         let path = format!("{path}.additionalPrinterColumns[{index}]");
-        for field in ["name", "type", "jsonPath"] {
+        for (field, shown) in [("name", "name"), ("type", "type"), ("jsonPath", "JSONPath")] {
             if column[field].as_str().unwrap_or_default().is_empty() {
-                errors.push(FieldError::required(&format!("{path}.{field}"), ""));
+                errors.push(FieldError::required(&format!("{path}.{shown}"), ""));
             }
         }
         let kind = column["type"].as_str().unwrap_or_default();
@@ -155,7 +160,7 @@ fn check_columns(version: &Value, path: &str, errors: &mut Vec<FieldError>) {
         if !source.is_empty()
             && let Err(why) = crate::jsonpath::JsonPath::parse(source)
         {
-            errors.push(FieldError::invalid(&format!("{path}.jsonPath"), &json!(source), &why));
+            errors.push(FieldError::invalid(&format!("{path}.JSONPath"), &json!(source), &why));
         }
     }
 }

@@ -74,6 +74,9 @@ pub(super) fn list(
 }
 
 fn check_list_options(query: &Query) -> Result<(), ApiError> {
+    // Lists come whole whatever the limit; it has to be a number all the same.
+    query.number("limit")?;
+    query.number("timeoutSeconds")?;
     let mut errors = Vec::new();
     let (matching, version) = (query.text("resourceVersionMatch"), query.text("resourceVersion"));
     let path = "resourceVersionMatch";

@@ -135,6 +135,9 @@ pub(super) async fn delete(
     if body["dryRun"].as_array().is_some_and(|list| !list.is_empty()) {
         return Err(ApiError::bad_request("dryRun is not supported by this server: nothing was changed"));
     }
+    if let Some(kind) = body["kind"].as_str().filter(|kind| !["", "DeleteOptions"].contains(kind)) {
+        return Err(ApiError::bad_request(format!("a {kind} is no DeleteOptions: nothing was deleted")));
+    }
     let mut options = DeleteOptions::parse(&body)?;
     if let Some(grace) = sent.query.number("gracePeriodSeconds")? {
         options.grace = Some(grace);

@@ -6,12 +6,10 @@
 
 mod wire;
 
-use std::collections::HashMap;
-use std::sync::LazyLock;
-
 use base64::Engine as _;
 use serde_json::{Map, Value, json};
 
+use crate::messages::{self, Item, Kind};
 use crate::status::ApiError;
 use wire::{Field, Malformed, Raw, fields};
 
@@ -24,7 +22,7 @@ pub(crate) fn decode(body: &[u8]) -> Result<Value, ApiError> {
         body.strip_prefix(MAGIC).ok_or_else(|| unreadable("it does not begin as Kubernetes' do"))?;
     let (api_version, kind, raw) =
         open(envelope).map_err(|Malformed| unreadable("its envelope is malformed"))?;
-    let name = message_name(&api_version, &kind).ok_or_else(|| {
+    let name = messages::name_of(&api_version, &kind).ok_or_else(|| {
         ApiError::unsupported_media_type(format!(
             "{kind} in version {api_version:?} is not accepted as protobuf - accepted media types include: \
              application/json, application/yaml"
@@ -57,102 +55,12 @@ fn open(envelope: &[u8]) -> Result<(String, String, &[u8]), Malformed> {
     Ok((api_version, kind, raw))
 }
 
-fn message_name(api_version: &str, kind: &str) -> Option<&'static str> {
-    // Options travel in the version of the object that they are about.
-    if kind == "DeleteOptions" {
-        return Some("meta.DeleteOptions");
-    }
-    let package = match api_version {
-        "v1" => "core",
-        "apps/v1" => "apps",
-        "coordination.k8s.io/v1" => "coordination",
-        "events.k8s.io/v1" => "events",
-        "autoscaling/v1" => "autoscaling",
-        _ => return None,
-    };
-    TABLE.get_key_value(format!("{package}.{kind}").as_str()).map(|(name, _)| *name)
-}
-
-/// What a field number stands for.
-struct Entry {
-    /// Empty for a part whose fields belong to the whole.
-    name: &'static str,
-    drop_if_empty: bool,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    One(Item),
-    List(Item),
-    Map(Item),
-}
-
-#[derive(Clone, Copy)]
-enum Item {
-    Text,
-    Flag,
-    Integer,
-    Float,
-    Bytes,
-    Time,
-    MicroTime,
-    Quantity,
-    NumberOrText,
-    Json,
-    Message(&'static str),
-}
-
-type Table = HashMap<&'static str, HashMap<u64, Entry>>;
-
-static TABLE: LazyLock<Table> = LazyLock::new(|| {
-    let lines = include_str!("messages.txt").lines().filter(|line| !line.starts_with('#'));
-    lines
-        .filter_map(|line| line.split_once(' '))
-        .map(|(name, rest)| (name, rest.split(' ').filter_map(entry).collect()))
-        .collect()
-});
-
-fn entry(text: &'static str) -> Option<(u64, Entry)> {
-    let (name, rest) = match text.strip_prefix('!') {
-        Some(rest) => ("", rest),
-        None => text.split_once('=')?,
-    };
-    let (number, kind) = rest.split_once(':')?;
-    let (drop_if_empty, kind) = match kind.strip_prefix('?') {
-        Some(kind) => (true, kind),
-        None => (false, kind),
-    };
-    let kind = match kind.split_at_checked(1)? {
-        ("*", each) => Kind::List(item(each)),
-        ("%", each) => Kind::Map(item(each)),
-        _ => Kind::One(item(kind)),
-    };
-    Some((number.parse().ok()?, Entry { name, drop_if_empty, kind }))
-}
-
-fn item(code: &'static str) -> Item {
-    match code {
-        "s" => Item::Text,
-        "b" => Item::Flag,
-        "i" => Item::Integer,
-        "f" => Item::Float,
-        "y" => Item::Bytes,
-        "T" => Item::Time,
-        "M" => Item::MicroTime,
-        "Q" => Item::Quantity,
-        "O" => Item::NumberOrText,
-        "R" => Item::Json,
-        message => Item::Message(message),
-    }
-}
-
 fn message(name: &str, bytes: &[u8]) -> Result<Map<String, Value>, Malformed> {
     let mut object = Map::new();
-    let Some(entries) = TABLE.get(name) else { return Ok(object) };
+    let Some(known) = messages::find(name) else { return Ok(object) };
     for field in fields(bytes) {
         let field = field?;
-        let Some(entry) = entries.get(&field.number) else { continue };
+        let Some(entry) = known.by_number.get(&field.number) else { continue };
         match entry.kind {
             Kind::One(Item::Message(part)) if entry.name.is_empty() => {
                 object.extend(message(part, field.value.bytes()?)?);
@@ -300,15 +208,5 @@ mod tests {
         }
         assert_eq!(decode(b"{}").unwrap_err().code, 400);
         assert_eq!(decode(&body("example.com/v1", "Widget", b"")).unwrap_err().code, 415);
-    }
-
-    #[test]
-    fn the_table_names_only_messages_it_has() {
-        for entry in TABLE.values().flat_map(HashMap::values) {
-            let (Kind::One(item) | Kind::List(item) | Kind::Map(item)) = entry.kind;
-            if let Item::Message(name) = item {
-                assert!(TABLE.contains_key(name), "{name}");
-            }
-        }
     }
 }

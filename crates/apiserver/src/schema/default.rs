@@ -4,17 +4,20 @@ use serde_json::Value;
 
 use super::{Additional, Schema};
 
-/// An absent property gets its default; so does one that is null and may not be.
+/// An absent property gets its default; so does one that is null and may not be, or it goes.
 pub(crate) fn apply_defaults(schema: &Schema, value: &mut Value) {
     match value {
         Value::Object(map) => {
+            let nullable = |name: &String| match (schema.properties.get(name), &schema.additional) {
+                (Some(property), _) => property.nullable,
+                (None, Additional::Each(each)) => each.nullable,
+                (None, Additional::Unsaid | Additional::Forbidden | Additional::Anything) => true,
+            };
+            map.retain(|name, inner| !inner.is_null() || nullable(name));
             for (name, property) in &schema.properties {
-                let missing = match map.get(name) {
-                    None => true,
-                    Some(Value::Null) => !property.nullable,
-                    Some(_) => false,
-                };
-                if missing && let Some(default) = &property.default {
+                if !map.contains_key(name)
+                    && let Some(default) = &property.default
+                {
                     map.insert(name.clone(), default.clone());
                 }
             }
@@ -48,8 +51,9 @@ mod tests {
             "map": { "type": "object", "additionalProperties": { "properties": { "d": { "default": true } } } },
             "n": { "type": "string", "default": "filled" },
             "m": { "type": "string", "default": "filled", "nullable": true },
+            "gone": { "type": "string" },
         }}));
-        let mut value = json!({ "list": [{}], "map": { "k": {} }, "n": null, "m": null });
+        let mut value = json!({ "list": [{}], "map": { "k": {} }, "n": null, "m": null, "gone": null });
         apply_defaults(&schema, &mut value);
         let expected = json!({
             "a": { "b": 1 }, "list": [{ "c": "x" }], "map": { "k": { "d": true } }, "n": "filled", "m": null,

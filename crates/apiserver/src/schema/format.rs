@@ -2,6 +2,9 @@
 //! does not know.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 /// Whether `text` has the format.
 pub(super) fn has_format(format: &str, text: &str) -> bool {
@@ -17,7 +20,8 @@ pub(super) fn has_format(format: &str, text: &str) -> bool {
             use base64::Engine as _;
             base64::engine::general_purpose::STANDARD.decode(text).is_ok()
         }
-        "hostname" => text.len() <= 255 && crate::names::dns_subdomain(&text.to_lowercase()).is_ok(),
+        "hostname" => is_hostname(text),
+        "duration" => is_duration(text),
         "uri" => {
             text.split_once(':').is_some_and(|(scheme, _)| {
                 scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -27,6 +31,25 @@ pub(super) fn has_format(format: &str, text: &str) -> bool {
         "email" => text.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty()),
         _ => true,
     }
+}
+
+/// One label, or several of which the last is at least two letters.
+fn is_hostname(text: &str) -> bool {
+    let labels: Vec<&str> = text.split('.').collect();
+    let last = labels.last().copied().unwrap_or_default();
+    let ends = labels.len() == 1 || (last.len() >= 2 && last.chars().all(char::is_alphabetic));
+    ends && text.len() <= 255 && crate::names::dns_subdomain(&text.to_lowercase()).is_ok()
+}
+
+/// Numbers with units, like `1h30m` or `1.5s`; also `3 days`.
+fn is_duration(text: &str) -> bool {
+    static SHORT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$").ok()
+    });
+    static LONG: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"^[0-9]+ *(nanos?|ns|micros?|us|µs|millis?|ms|s|sec|seconds?|m|min|minutes?|h|hr|hours?|d|days?|w|weeks?)$").ok()
+    });
+    [&SHORT, &LONG].iter().any(|pattern| pattern.as_ref().is_some_and(|pattern| pattern.is_match(text)))
 }
 
 fn is_cidr(text: &str) -> bool {

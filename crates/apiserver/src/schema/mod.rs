@@ -4,9 +4,9 @@
 //! The order on a write is always that one.
 
 mod default;
-mod fields;
 mod format;
 mod prune;
+mod rule_types;
 mod rules;
 mod structural;
 mod validate;

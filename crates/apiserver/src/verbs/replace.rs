@@ -102,7 +102,8 @@ fn check_identity(target: &Target, new: &mut Value, old: &Value, origin: Origin)
     if sent.is_empty() && !resource.traits.unconditional_update {
         let detail = "must be specified for an update";
         let error = FieldError::invalid("metadata.resourceVersion", &json!(0), detail);
-        return Err(ApiError::invalid(&resource.qualified_kind(), &target.key.name, vec![error]));
+        // The sentence names the plural here, where others name the kind.
+        return Err(ApiError::invalid(&resource.qualified(), &target.key.name, vec![error]));
     }
     let uid = meta::text(new, "uid");
     if origin == Origin::Sent && !uid.is_empty() && uid != meta::text(old, "uid") {

@@ -26,14 +26,17 @@ pub(super) fn shape(
     warnings: &mut Vec<String>,
 ) -> Result<Value, ApiError> {
     let Body { mut value, duplicates } = body;
-    check_type(resource, &mut value)?;
+    check_type(resource, &mut value, origin)?;
     let mut complaints: Vec<String> =
         duplicates.iter().map(|path| format!("duplicate field {path:?}")).collect();
-    let mut unknown = meta::normalize(&mut value)?;
+    let mistyped = |why: String| mistyped(resource, &why, origin);
+    let mut unknown = meta::normalize(&mut value).map_err(mistyped)?;
     if let Some(custom) = resource.custom() {
         unknown.extend(crate::schema::prune(&custom.schema, &mut value));
         crate::schema::apply_defaults(&custom.schema, &mut value);
         warnings.extend(custom.deprecation.clone());
+    } else {
+        unknown.extend(builtin::conform(resource, &mut value).map_err(mistyped)?);
     }
     unknown.sort();
     complaints.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
@@ -54,7 +57,7 @@ pub(super) fn shape(
 }
 
 /// Kind and version may be left out; a wrong one may not be sent.
-fn check_type(resource: &Resource, value: &mut Value) -> Result<(), ApiError> {
+fn check_type(resource: &Resource, value: &mut Value, origin: Origin) -> Result<(), ApiError> {
     let Value::Object(map) = value else {
         return Err(ApiError::bad_request("the object provided is unrecognized: it must be a JSON object"));
     };
@@ -69,6 +72,10 @@ fn check_type(resource: &Resource, value: &mut Value) -> Result<(), ApiError> {
         )));
     }
     if !sent_kind.is_empty() && sent_kind != resource.kind {
+        if resource.custom().is_some() || origin == Origin::Patched {
+            let error = FieldError::invalid("kind", &json!(sent_kind), &format!("must be {}", resource.kind));
+            return Err(ApiError::invalid(&resource.qualified_kind(), "", vec![error]));
+        }
         return Err(ApiError::bad_request(format!(
             "{sent_kind} in version {:?} cannot be handled as a {}: the kind in the data does not match",
             resource.version, resource.kind
@@ -83,6 +90,20 @@ fn check_type(resource: &Resource, value: &mut Value) -> Result<(), ApiError> {
     map.insert("apiVersion".into(), json!(version));
     map.insert("kind".into(), json!(resource.kind));
     Ok(())
+}
+
+/// A field of a wrong type: unreadable when sent so, invalid when patched so.
+fn mistyped(resource: &Resource, why: &str, origin: Origin) -> ApiError {
+    let Resource { kind, version, .. } = resource;
+    match origin {
+        Origin::Sent => ApiError::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+        )),
+        Origin::Patched => {
+            let error = FieldError::invalid("patch", &json!("{}"), why);
+            ApiError::invalid(&resource.qualified_kind(), "", vec![error])
+        }
+    }
 }
 
 fn complain(
@@ -138,10 +159,7 @@ pub(super) fn judge(resource: &Resource, new: &Value, old: Option<&Value>) -> Re
                 errors.push(FieldError::invalid("", &Value::Null, UNCHECKED));
             }
         }
-        Nature::Pod => check_containers(&new["spec"], "spec", &mut errors),
-        Nature::Workload => check_workload(new, &mut errors),
-        Nature::Plain | Nature::Namespace | Nature::Node | Nature::Service | Nature::Secret => {}
-        Nature::Event => errors.extend(crate::events::check(new)),
+        _ => errors.extend(builtin::check(resource, new, old)),
     }
     if errors.is_empty() {
         return Ok(());
@@ -161,36 +179,4 @@ fn blocks_rules(error: &FieldError) -> bool {
             | "FieldValueTooMany"
             | "FieldValueTypeInvalid"
     )
-}
-
-fn check_containers(spec: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let containers = spec["containers"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if containers.is_empty() {
-        errors.push(FieldError::required(&format!("{path}.containers"), ""));
-    }
-    for (index, container) in containers.iter().enumerate() {
-        for field in ["name", "image"] {
-            if container[field].as_str().unwrap_or_default().is_empty() {
-                errors.push(FieldError::required(&format!("{path}.containers[{index}].{field}"), ""));
-            }
-        }
-    }
-}
-
-fn check_workload(object: &Value, errors: &mut Vec<FieldError>) {
-    let spec = &object["spec"];
-    if spec["replicas"].as_i64().is_some_and(|replicas| replicas < 0) {
-        let detail = "must be greater than or equal to 0";
-        errors.push(FieldError::invalid("spec.replicas", &spec["replicas"], detail));
-    }
-    if spec["selector"].is_null() {
-        errors.push(FieldError::required("spec.selector", ""));
-    }
-    check_containers(&spec["template"]["spec"], "spec.template.spec", errors);
-    let labels = &spec["template"]["metadata"]["labels"];
-    let wanted = spec["selector"]["matchLabels"].as_object();
-    if wanted.into_iter().flatten().any(|(key, value)| labels.get(key) != Some(value)) {
-        let detail = "`selector` does not match template `labels`";
-        errors.push(FieldError::invalid("spec.template.metadata.labels", labels, detail));
-    }
 }
