@@ -52,7 +52,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     identity: Option<String>,
     /// How many things are looked after at once.
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 128)]
     workers: usize,
     /// The longest that a command in a gateway may take.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]

@@ -12,8 +12,9 @@ use tokio::time::Instant;
 
 /// The first delay after a failure; it doubles up to [`MAX_DELAY`].
 const MIN_DELAY: Duration = Duration::from_millis(250);
-/// The longest delay after failures.
-const MAX_DELAY: Duration = Duration::from_secs(60);
+/// The longest delay after failures: one failing tunnel must not make its gateway be looked at less often
+/// than one where all is well.
+const MAX_DELAY: Duration = Duration::from_secs(15);
 
 /// A deduplicating queue with delays.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use causeway_core::vpc::status::READY;
 use causeway_core::vpc::{Event, Given, Scope, State};
 use kube::Client;
 use kube::runtime::events::{Recorder, Reporter};
-use tokio::sync::{mpsc, watch as channel};
+use tokio::sync::{Semaphore, mpsc, watch as channel};
 use tokio_util::sync::CancellationToken;
 
 use crate::Key;
@@ -56,7 +56,12 @@ pub struct Room {
     options: Options,
     monitors: monitor::Monitors,
     broker: channel::Sender<Option<broker::Broker>>,
+    /// Workers are many, so that gateways that hang hold nobody up; writes at once are few.
+    writes: Semaphore,
 }
+
+/// How many writes are under way at once.
+const WRITES: usize = 32;
 
 /// What reaches the task that keeps the state.
 pub(crate) enum Note {
@@ -88,6 +93,7 @@ impl Room {
             options: options.vpc.clone(),
             monitors: monitor::Monitors::default(),
             broker: channel::Sender::new(None),
+            writes: Semaphore::new(WRITES),
         };
         (room, notes)
     }
@@ -133,6 +139,12 @@ impl Room {
     /// Looks after one scope.
     pub(crate) async fn handle(self: &Arc<Self>, scope: Scope) -> Next {
         let started = tokio::time::Instant::now();
+        let _permit = match &scope {
+            Scope::Gateway(_) => None,
+            Scope::Tunnel(_) | Scope::Record(_) | Scope::Export(_) | Scope::Import(_) => {
+                self.writes.acquire().await.ok()
+            }
+        };
         let (kind, next) = match &scope {
             Scope::Gateway(name) => (ScopeKind::Gateway, self.visit(name).await),
             Scope::Tunnel(key) => (ScopeKind::Tunnel, self.write_tunnel(key).await),
