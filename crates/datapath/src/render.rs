@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use causeway_core::vpc::plan::{LOOSE, rule_spec};
+use causeway_core::vpc::action::{LOOSE, rule_spec};
 use causeway_core::vpc::{Action, LINK_GROUP, LinkKind, MARK, Plan, ROUTE_PROTOCOL, Route, Variant};
 
 /// What ends a part on stdin: the end of the stream may never come.

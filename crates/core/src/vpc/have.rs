@@ -1,6 +1,7 @@
 //! What a gateway holds, as observed: our things and everybody else's side by side.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::Ipv4Addr;
 
 use super::{LINK_GROUP, MARK, ROUTE_PROTOCOL};
@@ -135,6 +136,19 @@ impl Route {
     /// Whether we made it.
     pub fn is_ours(&self) -> bool {
         self.protocol == ROUTE_PROTOCOL
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.range)?;
+        if let Some(via) = self.via {
+            write!(f, " via {via}")?;
+        }
+        if let Some(dev) = &self.dev {
+            write!(f, " dev {dev}")?;
+        }
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@
 //! objects that say how far it got ([`status`]), and the records by which clusters find each other's
 //! gateways ([`exchange`]). [`state`] holds what the watches said; [`compile`] answers from it.
 
+pub mod action;
 pub mod compile;
 pub mod exchange;
 pub mod have;
@@ -15,9 +16,10 @@ pub mod state;
 pub mod status;
 pub mod want;
 
+pub use action::{Action, Step};
 pub use have::{Have, Holding, Link, LinkKind, Nat, NatRule, Route, Variant};
 pub use outcome::{Outcome, Trouble, Visit};
-pub use plan::{Action, Plan, Problem, Step, plan};
+pub use plan::{Plan, Problem, plan};
 pub use state::{Change, Event, Given, Scope, State};
 pub use want::{EgressRange, Inbound, TunnelKind, TunnelWant, Want};
 

@@ -5,8 +5,9 @@
 
 use super::LINK_GROUP;
 use super::MARK;
+use super::action::{Action, LOOSE, rule_spec};
 use super::have::{Have, Link, LinkKind, NatRule, Route};
-use super::plan::{Action, LOOSE, rule_spec, take_address};
+use super::plan::take_address;
 
 /// What a link starts with: the kernel's defaults.
 fn fresh(kind: LinkKind) -> Link {

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use super::UNDERLAY_LINK;
+use super::action::{Action, Step};
 use super::have::{Have, Holding};
 use super::objects::Peer;
-use super::plan::{Action, Plan, Problem, Step, plan};
+use super::plan::{Plan, Problem, plan};
 use super::want::{TunnelWant, Want};
 use crate::names::{Cidr, ClusterId, GatewayName, ObjectKey};
 

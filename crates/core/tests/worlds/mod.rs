@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use causeway_core::names::{Cidr, HostAddr, ObjectKey};
-use causeway_core::vpc::plan::{LOOSE, rule_spec};
+use causeway_core::vpc::action::{LOOSE, rule_spec};
 use causeway_core::vpc::{
     EgressRange, Have, Inbound, LINK_GROUP, Link, LinkKind, Nat, NatRule, ROUTE_PROTOCOL, Route, TunnelKind,
     TunnelWant, Variant, Want,

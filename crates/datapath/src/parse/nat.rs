@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use causeway_core::names::{Cidr, ObjectKey};
-use causeway_core::vpc::plan::rule_spec;
+use causeway_core::vpc::action::rule_spec;
 use causeway_core::vpc::{EgressRange, MARK, Nat, NatRule, Variant};
 
 use super::unreadable;

@@ -1,0 +1,147 @@
+//! The verbs of a plan: what a datapath must know how to do, and how it is told to people.
+
+use std::fmt;
+
+use super::MARK;
+use super::have::{LinkKind, Route, Variant};
+use super::want::EgressRange;
+use crate::names::{Cidr, HostAddr, LinkName, ObjectKey};
+
+/// Loose reverse-path filtering: what a tunnel brings is accepted when its source is routable at all.
+/// The kernel uses the larger of this and `all`, so it also softens a strict `all`.
+pub const LOOSE: u8 = 2;
+
+/// One change, and the tunnel it is for (none: for all of them).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Whose failure it would be.
+    pub owner: Option<ObjectKey>,
+    /// What to do.
+    pub action: Action,
+}
+
+/// The verbs a datapath must know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Make a tunnel link in our group.
+    LinkAdd {
+        /// Its name.
+        link: LinkName,
+        /// Its encapsulation and ends.
+        want: LinkKind,
+    },
+    /// Name the owner on a link.
+    LinkAlias {
+        /// The link.
+        link: LinkName,
+        /// The owner.
+        owner: ObjectKey,
+    },
+    /// Bring a link up.
+    LinkUp {
+        /// The link.
+        link: LinkName,
+    },
+    /// Remove a link of ours, and with it its addresses and routes.
+    LinkDel {
+        /// The link.
+        link: String,
+    },
+    /// Answer ARP on a link at once instead of after a random delay.
+    ProxyDelay {
+        /// The link.
+        link: LinkName,
+    },
+    /// Put an address on a link; harmless when it is there.
+    AddrPut {
+        /// The link.
+        link: LinkName,
+        /// The address.
+        address: HostAddr,
+    },
+    /// Take an address off a link.
+    AddrDel {
+        /// The link.
+        link: LinkName,
+        /// The address.
+        address: HostAddr,
+    },
+    /// Put a route of ours.
+    RoutePut {
+        /// The route.
+        route: Route,
+        /// Replace our own route to the same range; otherwise fail if there is any.
+        replace: bool,
+    },
+    /// Remove a route of ours.
+    RouteDel {
+        /// The route.
+        route: Route,
+    },
+    /// Let the gateway forward packets.
+    Forward,
+    /// Answer ARP for what lies behind us.
+    ProxyArp {
+        /// The link.
+        link: LinkName,
+    },
+    /// Set a link's reverse-path filter to [`LOOSE`].
+    LooseFilter {
+        /// The link.
+        link: LinkName,
+    },
+    /// Remove a NAT rule by its text.
+    NatDel {
+        /// In which variant.
+        variant: Variant,
+        /// The rule as listed.
+        spec: String,
+    },
+    /// Put a source NAT rule in front of all others.
+    NatInsert {
+        /// In which variant.
+        variant: Variant,
+        /// Its owner.
+        owner: ObjectKey,
+        /// The destination it applies to.
+        range: Cidr,
+        /// The addresses it gives.
+        egress: EgressRange,
+    },
+    /// Let connection tracking forget flows to a range that it translates otherwise: a rule applies to new
+    /// flows only, and a sender that never pauses would keep its wrong source for ever.
+    ForgetAstray {
+        /// The destination.
+        range: Cidr,
+        /// The addresses that are right.
+        egress: EgressRange,
+    },
+}
+
+/// A source NAT rule of ours as text.
+pub fn rule_spec(owner: &ObjectKey, range: Cidr, egress: EgressRange) -> String {
+    format!("-d {range} -m comment --comment \"{MARK}{owner}\" -j SNAT --to-source {egress}")
+}
+
+/// What a step does, for events: `link ovn-gre0`, `route 242.1.0.0/16 dev ovn-gre0`.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LinkAdd { link, .. } => write!(f, "link {link}"),
+            Self::LinkAlias { link, .. } => write!(f, "alias of {link}"),
+            Self::LinkUp { link } => write!(f, "{link} up"),
+            Self::LinkDel { link } => write!(f, "stale link {link}"),
+            Self::ProxyDelay { link } => write!(f, "proxy_delay of {link}"),
+            Self::AddrPut { link, address } => write!(f, "address {address} of {link}"),
+            Self::AddrDel { link, address } => write!(f, "stale address {address} of {link}"),
+            Self::RoutePut { route, .. } => write!(f, "route {route}"),
+            Self::RouteDel { route } => write!(f, "stale route {route}"),
+            Self::Forward => f.write_str("ip_forward"),
+            Self::ProxyArp { link } => write!(f, "proxy_arp of {link}"),
+            Self::LooseFilter { link } => write!(f, "rp_filter of {link}"),
+            Self::NatDel { .. } => f.write_str("misplaced SNAT rule"),
+            Self::NatInsert { range, .. } => write!(f, "SNAT rule for {range}"),
+            Self::ForgetAstray { range, .. } => write!(f, "flows astray to {range}"),
+        }
+    }
+}
