@@ -8,10 +8,12 @@
 #![allow(dead_code, unused_imports, reason = "every test file uses a part of this")]
 
 mod cluster;
+mod controllers;
 pub(crate) mod gateway;
 pub(crate) mod packets;
 mod sandbox;
 pub(crate) mod tunnels;
 
 pub(crate) use cluster::{Cluster, PATIENCE, Said};
+pub(crate) use controllers::Controller;
 pub(crate) use sandbox::Sandbox;
