@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::cluster::{Cluster, PATIENCE};
+use super::cluster::{Cluster, PATIENCE, gateway_pod};
 
 /// Our route protocol, as `ip -N` prints it.
 const PROTOCOL: &str = "157";
@@ -66,6 +66,14 @@ impl Cluster {
         let rules = self.postrouting(gateway).await;
         all.extend(rules.into_iter().filter(|rule| rule.contains("causeway:")));
         all
+    }
+
+    /// The same of a gateway whose pod may just be starting: nothing where commands can not be run yet.
+    pub(crate) async fn marked_if_running(&self, gateway: &str) -> Vec<String> {
+        if self.kubectl(&["exec", "-n", "kube-system", &gateway_pod(gateway), "--", "true"]).await.code != 0 {
+            return Vec::new();
+        }
+        self.marked(gateway).await
     }
 
     /// Waits until a gateway holds nothing of ours.

@@ -1,7 +1,7 @@
 //! What gets through: single questions, and streams that notice every lost packet.
 
 use kube::api::AttachedProcess;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use super::cluster::{Cluster, PATIENCE, Said, finish};
 
@@ -76,5 +76,38 @@ impl Stream {
         let sent = number(" packets transmitted");
         let (Some(sent), Some(received)) = (sent, number(" received")) else { panic!("{said:?}") };
         Count { sent, received }
+    }
+}
+
+/// Answers every HTTP request on port 80 of an address with the address that the caller has here.
+const WHO_ARE_YOU: &str = r#"
+$| = 1;
+my $server = IO::Socket::INET->new(LocalAddr => $ARGV[0], LocalPort => 80, Listen => 9, ReuseAddr => 1) or die $!;
+print "listening\n";
+while (my $caller = $server->accept) {
+    while (my $line = <$caller>) { last if $line =~ /^\r?\n$/ }
+    my $who = $caller->peerhost . "\n";
+    printf $caller "HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s", length $who, $who;
+    close $caller;
+}
+"#;
+
+impl Cluster {
+    /// Serves HTTP in the server's pod for as long as the value lives: the answer is who asked.
+    pub(crate) async fn serve_http(&self, address: &str) -> AttachedProcess {
+        let argv = ["perl", "-MIO::Socket::INET", "-e", WHO_ARE_YOU, address];
+        let mut process = self.start("ns1", "server", &argv).await;
+        let mut lines = BufReader::new(process.stdout().expect("stdout")).lines();
+        assert_eq!(lines.next_line().await.expect("its output").as_deref(), Some("listening"));
+        process
+    }
+
+    /// Asks for a page as the client; gives the answer's first line and its body.
+    pub(crate) async fn http(&self, target: &str) -> (String, String) {
+        let script =
+            format!("exec 3<>/dev/tcp/{target}/80; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3");
+        let answer = self.in_client(&script).await.ok();
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an HTTP answer");
+        (head.lines().next().unwrap_or_default().to_owned(), body.trim().to_owned())
     }
 }

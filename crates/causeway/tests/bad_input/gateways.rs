@@ -1,0 +1,117 @@
+//! Gateways that are not there, do not run, or can not be commanded.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::support::tunnels::{NS, join, vxlan, with_vni};
+use super::support::{Cluster, PATIENCE, Sandbox};
+use super::{FAR, told_why, undisturbed};
+
+/// How long failures are counted, and how many a growing back-off from 250 ms lets happen in that time.
+const COUNTED: Duration = Duration::from_secs(8);
+const AT_MOST: usize = 8;
+
+fn failures(cluster: &Cluster) -> usize {
+    cluster.log().lines().filter(|line| line.contains("visit failed") && line.contains("gw2")).count()
+}
+
+/// Asserts that a failing gateway is not hammered.
+async fn backs_off(cluster: &Cluster) {
+    let before = failures(cluster);
+    tokio::time::sleep(COUNTED).await;
+    let tried = failures(cluster) - before;
+    assert!(tried <= AT_MOST, "{tried} failed visits within {COUNTED:?}");
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_missing_or_not_running_is_named_and_harms_no_other() {
+    let Some(sandbox) = Sandbox::bare().await else { return };
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    join(&one, &two, "vx0", "gw1", 0).await;
+    one.create(&vxlan("nowhere", "gw7", "cluster2/gw2", "10.107.0.1/24")).await;
+    told_why(&one, "nowhere", "GatewayNotFound", &["there is no gateway gw7"]).await;
+
+    let scale = |replicas: &'static str| ["scale", "sts", "-n", "kube-system", "vpc-nat-gw-gw2", replicas];
+    one.kubectl(&scale("--replicas=0")).await.ok();
+    let gone = ["wait", "--for=delete", "pod/vpc-nat-gw-gw2-0", "-n", "kube-system", "--timeout=60s"];
+    one.kubectl(&gone).await.ok();
+    one.create(&vxlan("asleep", "gw2", "cluster2/gw2", "10.108.0.1/24")).await;
+    told_why(&one, "asleep", "GatewayNotRunning", &["gateway gw2 is not running"]).await;
+    undisturbed(&one, "vx0").await;
+    one.kubectl(&["delete", "vnt", "-n", NS, "nowhere", "asleep", "--timeout=60s"]).await.ok();
+
+    one.create(&vxlan("asleep", "gw2", "cluster2/gw2", "10.108.0.1/24")).await;
+    one.down("asleep", "GatewayNotRunning").await;
+    one.kubectl(&scale("--replicas=1")).await.ok();
+    one.up("asleep").await;
+    undisturbed(&one, "vx0").await;
+}
+
+/// Changes a healthy tunnel and asserts that the change is carried out as if nothing else were wrong.
+async fn is_served(cluster: &Cluster, address: &str) {
+    let start = Instant::now();
+    cluster.patch_spec("vx0", json!({"interfaceAddr": address})).await;
+    cluster.up("vx0").await;
+    assert_eq!(cluster.addresses("gw1", "vx0").await, [address]);
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(8), "it waited for another gateway: {took:?}");
+}
+
+#[tokio::test]
+async fn a_gateway_that_refuses_commands_is_told_not_hammered_and_harms_no_other() {
+    let Some(sandbox) = Sandbox::bare().await else { return };
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    join(&one, &two, "vx0", "gw1", 0).await;
+    let stream = one.stream(FAR).await;
+    one.fault("gw2", "refuse").await;
+    one.create(&with_vni(vxlan("mute", "gw2", "cluster2/gw2", "10.107.0.1/24"), 7)).await;
+    told_why(&one, "mute", "ExecRefused", &["commands can not be run in the gateway"]).await;
+    undisturbed(&one, "vx0").await;
+    backs_off(&one).await;
+    is_served(&one, "10.100.0.9/24").await;
+    one.fault("gw2", "").await;
+    one.up("mute").await;
+    one.delete("mute").await;
+    let count = stream.end().await;
+    assert_eq!(count.lost(), 0, "{count:?}");
+}
+
+#[tokio::test]
+async fn a_gateway_that_hangs_is_given_up_after_a_while_and_holds_nobody_up() {
+    let Some(sandbox) = Sandbox::bare().await else { return };
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    join(&one, &two, "vx0", "gw1", 0).await;
+    one.fault("gw2", "hang").await;
+    one.create(&with_vni(vxlan("mute", "gw2", "cluster2/gw2", "10.107.0.1/24"), 7)).await;
+    is_served(&one, "10.100.0.9/24").await;
+    let patience = 2 * PATIENCE;
+    one.says(NS, "mute", "Ready", "False", "ExecTimedOut", patience).await;
+    told_why(&one, "mute", "ExecTimedOut", &["did not finish within 10 s"]).await;
+    is_served(&one, "10.100.0.10/24").await;
+    one.reaches(FAR).await;
+    one.fault("gw2", "").await;
+    one.says(NS, "mute", "Ready", "True", "Up", patience).await;
+    one.delete("mute").await;
+}
+
+#[tokio::test]
+async fn a_gateway_without_a_tool_is_told_which_one_and_harms_no_other() {
+    let Some(sandbox) = Sandbox::bare().await else { return };
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    join(&one, &two, "vx0", "gw1", 0).await;
+    for tool in ["iptables", "ip", "bash"] {
+        one.fault("gw2", &format!("without:{tool}")).await;
+        // A new pod, so that the way it was before tells nothing.
+        one.create(&with_vni(vxlan("bare", "gw2", "cluster2/gw2", "10.107.0.1/24"), 7)).await;
+        told_why(&one, "bare", "ToolMissing", &[&format!("has no `{tool}`")]).await;
+        one.fault("gw2", "").await;
+        one.up("bare").await;
+        one.delete("bare").await;
+    }
+    one.fault("gw2", "without:iptables").await;
+    one.create(&with_vni(vxlan("bare", "gw2", "cluster2/gw2", "10.107.0.1/24"), 7)).await;
+    one.down("bare", "ToolMissing").await;
+    backs_off(&one).await;
+    undisturbed(&one, "vx0").await;
+}

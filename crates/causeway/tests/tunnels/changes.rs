@@ -1,0 +1,92 @@
+//! Changes: of an address, a gateway, a peer, and of the gateway's pod itself.
+
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::FAR;
+use super::support::tunnels::{NS, condition, join};
+use super::support::{Cluster, PATIENCE, Sandbox};
+use super::telling::set_routes;
+
+#[tokio::test]
+async fn a_changed_address_replaces_the_old_one_and_packets_go_on() {
+    let Some(sandbox) = Sandbox::bare().await else { return };
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    join(&one, &two, "vx0", "gw1", 0).await;
+    one.patch_spec("vx0", json!({"interfaceAddr": "10.101.0.1/24"})).await;
+    let tunnel = one.up("vx0").await;
+    assert_eq!(tunnel.status.expect("a status").interface_addr.as_deref(), Some("10.101.0.1/24"));
+    assert_eq!(one.addresses("gw1", "vx0").await, ["10.101.0.1/24"]);
+    one.reaches(FAR).await;
+}
+
+#[tokio::test]
+async fn a_tunnel_that_moves_to_another_gateway_leaves_nothing_on_the_old_one() {
+    let Some(sandbox) = Sandbox::bare().await else { return };
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    join(&one, &two, "vx0", "gw1", 0).await;
+
+    one.patch_spec("vx0", json!({"natGwDp": "gw2"})).await;
+    let status = one.up("vx0").await.status.expect("a status");
+    assert_eq!((status.nat_gw_dp.as_deref(), status.local_gw.as_deref()), (Some("gw2"), Some("gw2")));
+    assert_eq!(status.internal_ip.as_deref(), Some("172.50.16.12"));
+    assert_eq!(one.addresses("gw2", "vx0").await, ["10.100.0.1/24"]);
+    one.is_clean("gw1").await;
+    one.says(NS, "vx0", "Routed", "False", "NoStaticRoute", PATIENCE).await;
+
+    two.patch_spec("vx0", json!({"gatewayName": "gw2"})).await;
+    let status = two.up("vx0").await.status.expect("a status");
+    assert_eq!(status.remote_ip.as_deref(), Some("172.50.16.12"));
+    let link = two.link("gw1", "vx0").await.expect("the link");
+    assert_eq!(link["linkinfo"]["info_data"]["remote"], "172.50.16.12");
+    set_routes(&one, r#"[{"cidr":"242.1.0.0/16","nextHopIP":"10.0.1.253"}]"#).await;
+    one.says(NS, "vx0", "Routed", "True", "StaticRoute", PATIENCE).await;
+    one.comes_to_reach(FAR).await;
+    one.delete("vx0").await;
+    assert_eq!(one.marked("gw2").await, Vec::<String>::new());
+}
+
+async fn pod_uid(cluster: &Cluster) -> String {
+    let uid = ["get", "pod", "-n", "kube-system", "vpc-nat-gw-gw1-0", "-o", "jsonpath={.metadata.uid}"];
+    cluster.kubectl(&uid).await.out
+}
+
+#[tokio::test]
+async fn a_gateway_that_was_scaled_down_or_lost_its_pod_gets_its_tunnel_back() {
+    let Some(sandbox) = Sandbox::bare().await else { return };
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    join(&one, &two, "vx0", "gw1", 0).await;
+
+    let scale = |replicas: &'static str| ["scale", "sts", "-n", "kube-system", "vpc-nat-gw-gw1", replicas];
+    one.kubectl(&scale("--replicas=0")).await.ok();
+    let sentence = one.down("vx0", "GatewayNotRunning").await;
+    assert!(sentence.contains("scaled to 0"), "{sentence}");
+    one.told("vx0", "GatewayNotRunning", "gw1").await;
+    let there = two.tunnel("vx0").await;
+    assert_eq!(
+        condition(&there, "Ready").map(|c| c.status.as_str()),
+        Some("True"),
+        "a restart is no news to the peer"
+    );
+    one.kubectl(&scale("--replicas=1")).await.ok();
+    one.up("vx0").await;
+    two.up("vx0").await;
+    one.reaches(FAR).await;
+
+    let before = pod_uid(&one).await;
+    one.kubectl(&["delete", "pod", "-n", "kube-system", "vpc-nat-gw-gw1-0"]).await.ok();
+    one.until("the new pod has the tunnel", PATIENCE, async || {
+        let now = pod_uid(&one).await;
+        if now.is_empty() || now == before {
+            return Err(format!("the pod's uid is {now:?}, it was {before:?}"));
+        }
+        let marked = one.marked_if_running("gw1").await;
+        if marked.len() == 4 { Ok(()) } else { Err(format!("{marked:?}")) }
+    })
+    .await;
+    let tunnel = one.up("vx0").await;
+    assert_eq!(tunnel.finalizers(), ["tunnel.finalizer.ustc.io"]);
+    two.up("vx0").await;
+    one.comes_to_reach(FAR).await;
+    one.reaches(FAR).await;
+}
