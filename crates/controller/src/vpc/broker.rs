@@ -49,7 +49,7 @@ async fn follow_coordinates(room: Arc<Room>) -> anyhow::Result<()> {
         exchange = Some(join(&room, broker.clone()).await);
     }
     let mut sights = std::pin::pin!(discovery(&room));
-    let mut listed = false;
+    let (mut listed, mut told) = (false, false);
     while let Some(seen) = sights.next().await {
         let full = matches!(seen, Seen::All(_));
         let found = the_one(seen);
@@ -62,7 +62,9 @@ async fn follow_coordinates(room: Arc<Room>) -> anyhow::Result<()> {
             continue;
         }
         let Some(found) = found else {
-            tracing::info!("no ServiceDiscovery object says where the broker is; waiting for one");
+            if !std::mem::replace(&mut told, true) {
+                tracing::info!("no ServiceDiscovery object says where the broker is; waiting for one");
+            }
             continue;
         };
         if coordinates.as_ref() == Some(&found.spec) {

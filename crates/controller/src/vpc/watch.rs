@@ -50,6 +50,16 @@ pub(super) enum Seen<K> {
     Gone(K),
 }
 
+impl Kind {
+    /// How soon a kind that does not exist here is asked for again: ours is about to be installed.
+    fn patience(self) -> Duration {
+        match self {
+            Self::Own => Duration::from_secs(2),
+            Self::Foreign => Duration::from_secs(30),
+        }
+    }
+}
+
 /// A watch that never ends: errors are waited out, lists arrive whole. Objects that can not be decoded
 /// come as such.
 pub(super) fn follow<K>(
@@ -60,9 +70,27 @@ pub(super) fn follow<K>(
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
+    let rounds = futures::stream::iter(0u64..).then(move |round| async move {
+        if round > 0 {
+            tokio::time::sleep(kind.patience()).await;
+        }
+    });
+    rounds.flat_map(move |()| until_missing(watcher(api.clone(), config.clone()).default_backoff(), kind))
+}
+
+/// One round of a watch: it ends when the kind turns out not to exist.
+fn until_missing<K>(
+    events: impl Stream<Item = watcher::Result<watcher::Event<DeserializeGuard<K>>>>,
+    kind: Kind,
+) -> impl Stream<Item = Seen<DeserializeGuard<K>>>
+where
+    K: Resource<DynamicType = ()>,
+{
     let mut listing = Vec::new();
-    let events = watcher(api, config).default_backoff();
-    events.filter_map(move |event| {
+    let steps = events.scan(false, move |ended, event| {
+        if std::mem::replace(ended, matches!(&event, Err(error) if is_missing(error))) {
+            return std::future::ready(None);
+        }
         let seen = match event {
             Ok(watcher::Event::Init) => {
                 listing.clear();
@@ -75,11 +103,11 @@ where
             Ok(watcher::Event::InitDone) => Some(Seen::All(std::mem::take(&mut listing))),
             Ok(watcher::Event::Apply(object)) => Some(Seen::One(object)),
             Ok(watcher::Event::Delete(object)) => Some(Seen::Gone(object)),
-            Err(error) if is_missing(&error) && kind == Kind::Foreign => {
+            Err(_) if *ended && kind == Kind::Foreign => {
                 tracing::debug!(kind = %K::kind(&()), "this kind does not exist here");
                 Some(Seen::All(Vec::new()))
             }
-            Err(error) if is_missing(&error) => {
+            Err(_) if *ended => {
                 tracing::warn!(kind = %K::kind(&()), "its definition is not installed; `causeway crds` prints it");
                 None
             }
@@ -88,8 +116,9 @@ where
                 None
             }
         };
-        std::future::ready(seen)
-    })
+        std::future::ready(Some(seen))
+    });
+    steps.filter_map(std::future::ready)
 }
 
 fn is_missing(error: &watcher::Error) -> bool {
