@@ -8,11 +8,19 @@ use tokio::process::Command;
 pub(super) const PLACES: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// The caller's PATH and the usual places behind it.
+/// The caller's PATH, and beside each `bin` its `sbin`: that is where `ip` and `iptables` live,
+/// also for users whose PATH does not say so.
 pub(super) fn path() -> String {
-    let mut places: Vec<String> = std::env::var("PATH").into_iter().collect();
-    places.extend(PLACES.map(String::from));
-    places.join(":")
+    match std::env::var("PATH") {
+        Ok(given) => with_sbin(&given),
+        Err(_) => PLACES.join(":"),
+    }
+}
+
+fn with_sbin(given: &str) -> String {
+    let siblings = given.split(':').filter_map(|place| place.strip_suffix("/bin"));
+    let places = std::iter::once(given.to_owned()).chain(siblings.map(|parent| format!("{parent}/sbin")));
+    places.collect::<Vec<_>>().join(":")
 }
 
 /// A command that is found in all those places.
@@ -25,4 +33,15 @@ pub(super) fn command(tool: &str) -> Command {
 /// Whether the tool is installed.
 pub(super) fn exists(tool: &str) -> bool {
     path().split(':').any(|place| Path::new(place).join(tool).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_users_path_gains_the_folders_of_roots_tools() {
+        assert_eq!(with_sbin("/usr/bin:/bin"), "/usr/bin:/bin:/usr/sbin:/sbin");
+        assert_eq!(with_sbin("/opt/tools"), "/opt/tools");
+    }
 }
