@@ -12,7 +12,7 @@
 //!  watch lines ◀─ http::watch (a cursor per watcher) ◀───────────────────────────────────┘
 //! ```
 //!
-//! Everything between `http` and `store` is plain functions over [`cluster::Cluster`], under one
+//! Everything between `http` and `store` is plain functions over one `Cluster`, under one
 //! lock, without I/O, clock or chance of its own: one seed and one start time give one behaviour.
 
 mod builtin;

@@ -5,11 +5,14 @@
 //! command is dropped.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::FromRequestParts;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use axum::response::Response;
+use bytes::Bytes;
+use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -35,6 +38,9 @@ const CLOSE: u8 = 255;
 const V5: &str = "v5.channel.k8s.io";
 const V4: &str = "v4.channel.k8s.io";
 const BUFFER: usize = 32 * 1024;
+/// Input that the command does not read yet. While it is full the client is not listened to.
+const INPUT_BUFFER: usize = 1024 * 1024;
+const PING_EVERY: Duration = Duration::from_secs(5);
 
 pub(super) fn is_served(resource: &Resource) -> bool {
     matches!(resource.nature, Nature::Pod)
@@ -150,12 +156,12 @@ fn wanted(
 }
 
 async fn session(socket: WebSocket, exec: Arc<dyn Exec>, request: ExecRequest, v5: bool) {
-    let (mut sink, mut incoming) = socket.split();
-    let (stdin, stdin_end) = tokio::io::duplex(BUFFER);
+    let (sink, mut incoming) = socket.split();
+    let (stdin, stdin_end) = tokio::io::duplex(INPUT_BUFFER);
     let (stdout, stdout_end) = tokio::io::duplex(BUFFER);
     let (stderr, stderr_end) = tokio::io::duplex(BUFFER);
     let (resized, resize) = mpsc::channel(4);
-    let (frames, mut outgoing) = mpsc::channel::<Message>(4);
+    let (frames, outgoing) = mpsc::channel::<Message>(4);
     let input = request.stdin.then_some(stdin);
     let (wants_stdout, wants_stderr) = (request.stdout, request.stderr && !request.tty);
     let io = ExecIo {
@@ -163,17 +169,6 @@ async fn session(socket: WebSocket, exec: Arc<dyn Exec>, request: ExecRequest, v
         stdout: Box::new(stdout_end),
         stderr: Box::new(stderr_end),
         resize,
-    };
-    let send = async {
-        while let Some(frame) = outgoing.recv().await {
-            if sink.send(frame).await.is_err() {
-                return;
-            }
-        }
-        // The client may have gone already; then there is nobody to say goodbye to.
-        let normal = CloseFrame { code: close_code::NORMAL, reason: "".into() };
-        let _ = sink.send(Message::Close(Some(normal))).await;
-        let _ = sink.close().await;
     };
     let work = async {
         // An empty message tells the client that the streams are open.
@@ -187,14 +182,39 @@ async fn session(socket: WebSocket, exec: Arc<dyn Exec>, request: ExecRequest, v
         let status = status(&end).to_string();
         let _ = frames.send(frame(STATUS, status.as_bytes())).await;
         drop(frames);
-    };
-    let talk = async {
-        tokio::join!(work, send);
+        // The rest is up to the sender, which ends when it has sent all.
+        std::future::pending::<()>().await;
     };
     tokio::select! {
-        () = talk => {}
+        () = work => {}
+        () = send(sink, outgoing) => {}
         () = receive(&mut incoming, input, &resized, v5) => {}
     }
+}
+
+/// Sends frames until there are no more, or nobody to send them to. A client that vanished without
+/// a word while its input is stuck is noticed by the pings it does not take.
+async fn send(mut sink: SplitSink<WebSocket, Message>, mut outgoing: mpsc::Receiver<Message>) {
+    let mut pulse = tokio::time::interval(PING_EVERY);
+    pulse.tick().await;
+    loop {
+        let frame = tokio::select! {
+            frame = outgoing.recv() => frame,
+            _ = pulse.tick() => Some(Message::Ping(Bytes::new())),
+        };
+        match frame {
+            Some(frame) => {
+                if sink.send(frame).await.is_err() {
+                    return;
+                }
+            }
+            None => break,
+        }
+    }
+    // The client may have gone already; then there is nobody to say goodbye to.
+    let normal = CloseFrame { code: close_code::NORMAL, reason: "".into() };
+    let _ = sink.send(Message::Close(Some(normal))).await;
+    let _ = sink.close().await;
 }
 
 fn frame(channel: u8, data: &[u8]) -> Message {
@@ -222,7 +242,7 @@ async fn carry(mut from: DuplexStream, channel: u8, wanted: bool, frames: &mpsc:
 
 /// Input from the client until it leaves.
 async fn receive(
-    incoming: &mut futures::stream::SplitStream<WebSocket>,
+    incoming: &mut SplitStream<WebSocket>,
     mut input: Option<DuplexStream>,
     resized: &mpsc::Sender<(u16, u16)>,
     v5: bool,

@@ -152,3 +152,66 @@ async fn fifty_watchers_see_a_thousand_objects_come() {
         done.unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_vanished_client_stops_its_command_even_with_stuck_input() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use crate::exec::{Exec, ExecEnd, ExecIo, ExecRequest};
+
+    struct Stuck(Arc<AtomicBool>);
+    struct Stopped(Arc<AtomicBool>);
+    impl Drop for Stopped {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    #[async_trait::async_trait]
+    impl Exec for Stuck {
+        async fn admit(&self, _: &ExecRequest) -> Result<(), (u16, String, String)> {
+            Ok(())
+        }
+        async fn run(&self, _: ExecRequest, _io: ExecIo) -> ExecEnd {
+            let _stopped = Stopped(self.0.clone());
+            std::future::pending().await
+        }
+    }
+
+    let stopped = Arc::new(AtomicBool::new(false));
+    let (_, shared) = serve(100);
+    let mut shared = Arc::into_inner(shared).expect("the router is gone");
+    shared.exec = Some(Arc::new(Stuck(stopped.clone())));
+    let router = router(Arc::new(shared));
+    let pod =
+        json!({ "metadata": { "name": "p" }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
+    assert_eq!(ask(&router, "POST", "/api/v1/namespaces/default/pods", pod).await.status(), 201);
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(async move { axum::serve(listener, router).await });
+    let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = "GET /api/v1/namespaces/default/pods/p/exec?command=x&stdin=true&stdout=true HTTP/1.1\r\n\
+                   Host: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n";
+    client.write_all(request.as_bytes()).await.unwrap();
+    let mut head = [0; 12];
+    client.read_exact(&mut head).await.unwrap();
+    assert_eq!(&head, b"HTTP/1.1 101");
+    // Masked binary frames of 60,000 bytes of input, more than anybody buffers.
+    let mut frame = vec![0x82, 0x80 | 126, 0xea, 0x60, 0, 0, 0, 0];
+    frame.resize(8 + 60_000, 0);
+    for _ in 0..40 {
+        if tokio::time::timeout(Duration::from_millis(200), client.write_all(&frame)).await.is_err() {
+            break;
+        }
+    }
+    drop(client);
+    let noticed = async {
+        while !stopped.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), noticed).await.expect("the command is stopped");
+    server.abort();
+}

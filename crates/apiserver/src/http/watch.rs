@@ -69,32 +69,72 @@ enum From {
     After(u64),
 }
 
+/// What a request asks for.
+struct Options {
+    from: From,
+    asked: u64,
+    selector: Selector,
+    form: Form,
+    include: Include,
+    bookmarks: bool,
+    mark_initial_end: bool,
+    timeout: Duration,
+}
+
 pub(super) fn watch(
     shared: &Arc<Shared>,
     resource: &Arc<Resource>,
     place: &Place,
     request: &Request<Body>,
 ) -> Result<Response, ApiError> {
+    let options = options(shared, resource, request)?;
+    let watch = begin(shared, resource, place, options)?;
+    let lines = stream::unfold(watch, |mut watch| async move {
+        let line = watch.next().await?;
+        Some((Ok::<_, std::convert::Infallible>(line), watch))
+    });
+    Ok(respond::bytes(200, respond::JSON, Body::from_stream(lines)))
+}
+
+fn options(shared: &Shared, resource: &Resource, request: &Request<Body>) -> Result<Options, ApiError> {
     let query = Query::of(request.uri());
     let asked = version(query.text("resourceVersion"))?;
     let send_initial = query.flag_if_given("sendInitialEvents")?;
     check_options(&query, send_initial)?;
-    let selector = Selector::parse(query.text("labelSelector"), query.text("fieldSelector"), resource)?;
-    let form = negotiate::form(request.headers())?;
-    let from = match (send_initial, asked) {
-        (Some(true), _) | (None, 0) => From::Present,
-        (Some(false), 0) => From::Now,
-        (_, asked) => From::After(asked),
-    };
-    let timeout = match query.number("timeoutSeconds")? {
-        Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
-        _ => Duration::from_secs(DEFAULT_TIMEOUT + shared.write().ids.next() % DEFAULT_TIMEOUT),
-    };
+    let bookmarks = query.flag("allowWatchBookmarks")?;
+    Ok(Options {
+        from: match (send_initial, asked) {
+            (Some(true), _) | (None, 0) => From::Present,
+            (Some(false), 0) => From::Now,
+            (_, asked) => From::After(asked),
+        },
+        asked,
+        selector: Selector::parse(query.text("labelSelector"), query.text("fieldSelector"), resource)?,
+        form: negotiate::form(request.headers())?,
+        include: Include::parse(query.text("includeObject"))?,
+        bookmarks,
+        mark_initial_end: send_initial == Some(true) && bookmarks,
+        timeout: match query.number("timeoutSeconds")? {
+            Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
+            _ => Duration::from_secs(DEFAULT_TIMEOUT + shared.write().ids.next() % DEFAULT_TIMEOUT),
+        },
+    })
+}
+
+fn begin(
+    shared: &Arc<Shared>,
+    resource: &Arc<Resource>,
+    place: &Place,
+    options: Options,
+) -> Result<Watch, ApiError> {
     let cluster = shared.read();
     let store = &cluster.store;
     let changed = store.subscribe(&resource.shelf).ok_or_else(ApiError::no_such_path)?;
-    let (initial, cursor) = match from {
-        From::Present if asked > store.version() => return Err(too_large(asked, store.version())),
+    let selector = options.selector;
+    let (initial, cursor) = match options.from {
+        From::Present if options.asked > store.version() => {
+            return Err(too_large(options.asked, store.version()));
+        }
         From::Present => {
             let objects = store.list(&resource.shelf, place.namespace.as_deref());
             (objects.into_iter().filter(|object| selector.matches(&object.value)).collect(), store.version())
@@ -102,21 +142,19 @@ pub(super) fn watch(
         From::Now => (VecDeque::new(), store.version()),
         From::After(asked) => (VecDeque::new(), asked),
     };
-    let expired = cursor < store.compacted();
     let now = Instant::now();
-    let deadline = now + timeout;
-    let bookmarks = query.flag("allowWatchBookmarks")?;
+    let deadline = now + options.timeout;
     let mut watch = Watch {
         shared: shared.clone(),
         resource: resource.clone(),
         namespace: place.namespace.clone(),
         selector,
-        form,
-        include: Include::parse(query.text("includeObject"))?,
+        form: options.form,
+        include: options.include,
         clock: cluster.clock.clone(),
-        bookmarks,
+        bookmarks: options.bookmarks,
         initial,
-        mark_initial_end: send_initial == Some(true) && bookmarks,
+        mark_initial_end: options.mark_initial_end,
         cursor,
         changed,
         closings: store.closings(&resource.shelf),
@@ -127,15 +165,10 @@ pub(super) fn watch(
         last_bookmark: deadline.checked_sub(BOOKMARK_BEFORE_END).filter(|at| *at > now),
         deadline,
     };
-    if expired {
+    if cursor < store.compacted() {
         watch.expire(store.version());
     }
-    drop(cluster);
-    let lines = stream::unfold(watch, |mut watch| async move {
-        let line = watch.next().await?;
-        Some((Ok::<_, std::convert::Infallible>(line), watch))
-    });
-    Ok(respond::bytes(200, respond::JSON, Body::from_stream(lines)))
+    Ok(watch)
 }
 
 fn check_options(query: &Query, send_initial: Option<bool>) -> Result<(), ApiError> {
