@@ -12,6 +12,7 @@
 
 mod auth;
 mod cluster;
+mod concurrency;
 mod crds;
 mod crds_schema;
 mod crud;
@@ -27,6 +28,7 @@ mod ours;
 mod patch;
 mod scale;
 mod selectors;
+mod strictness;
 mod tables;
 mod validation;
 mod watch;
