@@ -69,12 +69,12 @@ async fn a_gateway_that_refuses_commands_is_told_not_hammered_and_harms_no_other
     told_why(&one, "mute", "ExecRefused", &["commands can not be run in the gateway"]).await;
     undisturbed(&one, "vx0").await;
     backs_off(&one).await;
+    let count = stream.end().await;
+    assert_eq!(count.lost(), 0, "{count:?}");
     is_served(&one, "10.100.0.9/24").await;
     one.fault("gw2", "").await;
     one.up("mute").await;
     one.delete("mute").await;
-    let count = stream.end().await;
-    assert_eq!(count.lost(), 0, "{count:?}");
 }
 
 #[tokio::test]
@@ -102,7 +102,6 @@ async fn a_gateway_without_a_tool_is_told_which_one_and_harms_no_other() {
     join(&one, &two, "vx0", "gw1", 0).await;
     for tool in ["iptables", "ip", "bash"] {
         one.fault("gw2", &format!("without:{tool}")).await;
-        // A new pod, so that the way it was before tells nothing.
         one.create(&with_vni(vxlan("bare", "gw2", "cluster2/gw2", "10.107.0.1/24"), 7)).await;
         told_why(&one, "bare", "ToolMissing", &[&format!("has no `{tool}`")]).await;
         one.fault("gw2", "").await;

@@ -5,6 +5,7 @@
 //! [`gateway`] visits a gateway, [`tunnel`] writes a tunnel object, [`record`] writes gateway records.
 
 pub mod broker;
+mod events;
 pub mod exec;
 pub mod gateway;
 pub mod monitor;
@@ -18,7 +19,7 @@ use std::time::Duration;
 use causeway_core::vpc::status::READY;
 use causeway_core::vpc::{Event, Given, Scope, State};
 use kube::Client;
-use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::events::Reporter;
 use tokio::sync::{Semaphore, mpsc, watch as channel};
 use tokio_util::sync::CancellationToken;
 
@@ -51,7 +52,7 @@ pub struct Room {
     inbox: mpsc::Sender<Note>,
     queue: Arc<Queue<Key>>,
     client: Client,
-    recorder: Recorder,
+    events: events::Announcer,
     metrics: Arc<Metrics>,
     options: Options,
     monitors: monitor::Monitors,
@@ -88,7 +89,7 @@ impl Room {
             inbox,
             queue,
             client: options.client.clone(),
-            recorder: Recorder::new(options.client.clone(), reporter),
+            events: events::Announcer::new(options.client.clone(), reporter),
             metrics,
             options: options.vpc.clone(),
             monitors: monitor::Monitors::default(),

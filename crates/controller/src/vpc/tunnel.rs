@@ -19,7 +19,10 @@ impl Room {
     pub(super) async fn write_tunnel(&self, key: &ObjectKey) -> Next {
         let (tunnel, task) = {
             let state = self.state();
-            let Some(task) = status::tunnel(&state, key) else { return Next::Done };
+            let Some(task) = status::tunnel(&state, key) else {
+                self.events.forget(key);
+                return Next::Done;
+            };
             let Some(tunnel) = state.tunnel(key).cloned() else { return Next::Done };
             (tunnel, task)
         };
@@ -74,7 +77,7 @@ impl Room {
             action: "Reconcile".into(),
             secondary: None,
         };
-        if let Err(error) = self.recorder.publish(&event, &reference).await {
+        if let Err(error) = self.events.publish(key, event, &reference).await {
             tracing::warn!(object = %key, reason, %error, "an event could not be published");
         }
     }
