@@ -26,9 +26,11 @@ number() {
 }
 forget() {
   while read -r range low high; do
+    # A busy client has thousands of flows, and few sources.
     conntrack -L -d "$range" 2>/dev/null | while read -r flow; do
-      printf '%s\n' "${flow##*dst=}"
-    done | sort -u | while read -r source _; do
+      flow=${flow##*dst=}
+      printf '%s\n' "${flow%% *}"
+    done | sort -u | while read -r source; do
       at=$(number "$source")
       ((at >= $(number "$low") && at <= $(number "$high"))) || conntrack -D -d "$range" -q "$source"
     done

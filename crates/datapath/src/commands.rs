@@ -133,4 +133,22 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&output.stdout), refused);
         assert_eq!(output.stderr, b"", "none was tried");
     }
+
+    #[test]
+    fn flows_astray_are_forgotten_by_their_source_however_many_they_are() {
+        let (_, forget) = include_str!("apply.sh").split_once("number() {").expect("the function");
+        let (forget, _) = forget.split_once("[[ $flows ]]").expect("its use");
+        let flow = "udp 17 9 src=10.0.1.10 dst=242.1.1.20 sport=$i dport=7 [UNREPLIED] src=242.1.1.20";
+        let script = format!(
+            r#"conntrack() {{
+                 if [[ $1 == -D ]]; then echo "$@"; return; fi
+                 for i in {{1..300}}; do echo "{flow} dst=172.50.16.101 sport=7 dport=$i mark=0 use=1"; done
+                 echo "{flow} dst=242.0.0.8 sport=7 dport=9 mark=0 use=1"
+               }}
+               number() {{{forget}
+               echo 242.1.0.0/16 242.0.0.1 242.0.0.8 | forget"#
+        );
+        let output = std::process::Command::new("bash").args(["-c", &script]).output().expect("bash runs");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "-D -d 242.1.0.0/16 -q 172.50.16.101\n");
+    }
 }
