@@ -16,4 +16,4 @@ pub(crate) mod tunnels;
 
 pub(crate) use cluster::{Cluster, PATIENCE, Said};
 pub(crate) use controllers::Controller;
-pub(crate) use sandbox::Sandbox;
+pub(crate) use sandbox::{Sandbox, can_run, processes_of};

@@ -1,0 +1,237 @@
+//! `causeway sandbox` as people meet it: one command, an answer, and nothing left behind.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use support::{PATIENCE, Sandbox, can_run, processes_of};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_causeway");
+
+fn causeway(args: &[&str]) -> Output {
+    Command::new(PROGRAM).args(args).stdin(Stdio::null()).output().expect("the program runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Waits until something is true; says what it waited for.
+fn until(what: &str, is: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < PATIENCE, "waited {PATIENCE:?} for: {what}");
+        std::thread::sleep(Duration::from_millis(25));
+    }
+}
+
+/// Runs a sandbox to its proof and reads the report.
+fn once(args: &[&str]) -> Value {
+    let output = causeway(&[&["sandbox", "--once", "-o", "json"], args].concat());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("{error}: {}\n{}", text(&output.stdout), text(&output.stderr));
+    });
+    assert!(output.status.success(), "{report:#}");
+    report
+}
+
+#[test]
+fn one_command_proves_that_packets_cross_and_says_so_to_programs() {
+    if !can_run(&[]) {
+        return;
+    }
+    let report = once(&[]);
+    assert_eq!(report["ready"], true);
+    // Five seconds, with tenfold slack for a busy machine.
+    assert!(report["firstPacketMs"].as_u64().expect("a number") < 50_000, "{report:#}");
+    let proof = &report["proof"];
+    assert_eq!(proof["target"], "242.1.1.20");
+    assert_eq!(proof["sent"], proof["received"]);
+    assert!(proof["bytes"].as_u64().expect("a number") > 1_000_000);
+    let egress = proof["egress"].as_array().expect("addresses");
+    let seen = proof["sourceSeen"].as_array().expect("addresses");
+    assert!(!seen.is_empty() && seen.iter().all(|source| egress.contains(source)), "{proof:#}");
+    let tunnels = report["tunnels"].as_array().expect("tunnels");
+    let ends: Vec<_> =
+        tunnels.iter().map(|t| (&t["cluster"], &t["name"], &t["local"], &t["remote"])).collect();
+    assert_eq!(format!("{ends:?}").matches("ns1/demo").count(), 2, "{ends:?}");
+    assert!(tunnels.iter().all(|tunnel| tunnel["ready"] == true && tunnel["type"] == "vxlan"));
+    let names: Vec<_> = report["clusters"].as_array().expect("clusters").iter().map(|c| &c["name"]).collect();
+    assert_eq!(names, ["cluster1", "cluster2"]);
+    let folder = PathBuf::from(report["folder"].as_str().expect("a folder"));
+    assert!(!folder.exists(), "a folder of its own goes with it");
+}
+
+#[test]
+fn a_manifest_is_mirrored_to_the_peer_and_proved() {
+    if !can_run(&[]) {
+        return;
+    }
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/tunnel-vxlan.yaml");
+    let report = once(&["--bare", "--apply", sample.to_str().expect("text")]);
+    assert_eq!(report["ready"], true);
+    let tunnels = report["tunnels"].as_array().expect("tunnels");
+    let end = |cluster: &str| tunnels.iter().find(|tunnel| tunnel["cluster"] == cluster).expect("an end");
+    assert_eq!(tunnels.len(), 2);
+    for (cluster, local, remote) in
+        [("cluster1", "172.50.16.11", "172.50.16.21"), ("cluster2", "172.50.16.21", "172.50.16.11")]
+    {
+        let tunnel = end(cluster);
+        assert_eq!((&tunnel["name"], &tunnel["ready"]), (&"ns1/vx0".into(), &true.into()), "{tunnel}");
+        assert_eq!((&tunnel["local"], &tunnel["remote"]), (&local.into(), &remote.into()));
+    }
+    assert_eq!(report["proof"]["sent"], report["proof"]["received"]);
+}
+
+#[test]
+fn what_can_not_be_proved_is_reported_with_the_reason() {
+    if !can_run(&[]) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("tunnel.yaml");
+    let tunnel = r#"{"apiVersion": "kubeovn.ustc.io/v1", "kind": "VpcNatTunnel",
+        "metadata": {"name": "no0", "namespace": "ns1"},
+        "spec": {"type": "vxlan", "clusterId": "cluster2", "gatewayName": "gw1", "natGwDp": "gw7",
+                 "interfaceAddr": "10.100.0.1/24"}}"#;
+    fs::write(&file, tunnel).expect("written");
+    let file = file.to_str().expect("text");
+    let output = causeway(&["sandbox", "--once", "-o", "json", "--timeout", "3", "--apply", file]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    assert_eq!(report["ready"], false);
+    assert!(report["reason"].as_str().expect("a reason").contains("no packet came back within 3s"));
+    let why = report["tunnels"][0]["message"].as_str().expect("a sentence");
+    assert!(why.contains("there is no gateway gw7"), "{why}");
+}
+
+/// The network namespaces that processes of a sandbox live in or hold.
+fn namespaces(pids: &[u32]) -> BTreeSet<PathBuf> {
+    let own = fs::read_link("/proc/self/ns/net").expect("our own");
+    let links = pids.iter().flat_map(|pid| {
+        let held = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let lives_in = PathBuf::from(format!("/proc/{pid}/ns/net"));
+        held.map(|entry| entry.path()).chain([lives_in]).collect::<Vec<_>>()
+    });
+    let targets = links.filter_map(|link| fs::read_link(link).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("net:[") && *target != own).collect()
+}
+
+fn every_process() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").expect("processes").flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn links_here() -> BTreeSet<String> {
+    let links = fs::read_dir("/sys/class/net").expect("links").flatten();
+    links.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[tokio::test]
+async fn ctrl_c_leaves_no_namespace_no_process_and_no_file_but_logs() {
+    let before = links_here();
+    let Some(mut sandbox) = Sandbox::start(&[]).await else { return };
+    let folder = sandbox.folder().to_owned();
+    for file in ["cluster1.kubeconfig", "cluster2.kubeconfig", "broker.kubeconfig", "cluster1.controller.pid"]
+    {
+        assert!(folder.join(file).exists(), "{file}");
+    }
+    let held = namespaces(&[sandbox.pid()]);
+    // Underlay, and for each cluster a router, two gateways and two workloads.
+    assert!(held.len() >= 11, "{held:?}");
+    assert!(!processes_of(sandbox.pid()).is_empty());
+    assert_eq!(links_here(), before, "it builds nothing in the caller's own network");
+
+    let status = sandbox.end().expect("it ends when interrupted");
+    assert_eq!(status.code(), Some(0), "everything it was asked for had worked");
+    assert_eq!(processes_of(sandbox.pid()), Vec::<String>::new());
+    let left = &namespaces(&every_process()) & &held;
+    assert!(left.is_empty(), "still held by somebody: {left:?}");
+    assert_eq!(links_here(), before);
+    assert!(folder.join("logs").join("cluster1-controller.log").exists());
+    assert!(!folder.join("ready").exists() && !folder.join("pods").exists());
+    // What else is in its folder is looked at when the sandbox is dropped.
+}
+
+#[test]
+fn a_killed_sandbox_leaves_no_process_and_no_folder_behind() {
+    if !can_run(&[]) {
+        return;
+    }
+    let mut command = Command::new(PROGRAM);
+    command.args(["sandbox", "-o", "json"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
+    let folder = lines.find_map(|line| {
+        let line = line.expect("text");
+        Some(line.split_once("\"folder\": \"")?.1.trim_end_matches("\",").to_owned())
+    });
+    let folder = PathBuf::from(folder.expect("the report names its folder"));
+    until("it is ready", || folder.join("ready").exists());
+    let held = namespaces(&[child.id()]);
+    assert!(!processes_of(child.id()).is_empty() && !held.is_empty());
+
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL).expect("it runs");
+    child.wait().expect("its end");
+    until("no process is left", || processes_of(child.id()).is_empty());
+    until("its folder is gone", || !folder.exists());
+    until("no namespace is held", || namespaces(&every_process()).is_disjoint(&held));
+}
+
+#[test]
+fn what_is_missing_is_named_together_with_what_to_install() {
+    if !can_run(&[]) {
+        return;
+    }
+    // Empty folders over those that hold tools, seen by this one process alone.
+    let script = format!(
+        "for place in /usr/local/sbin /usr/local/bin /usr/sbin /sbin /bin /usr/bin; do \
+           [ -L $place ] || mount -t tmpfs none $place || exit 9; done; exec {PROGRAM} sandbox --once"
+    );
+    let root = nix::unistd::geteuid().is_root();
+    let mut command = Command::new("unshare");
+    command.arg(if root { "-m" } else { "-rm" }).args(["bash", "-c", &script]);
+    let output = command.stdin(Stdio::null()).output().expect("unshare runs");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    for words in [
+        "`ip` is not installed: install the package iproute2",
+        "`iptables` is not installed: install the package iptables",
+    ] {
+        assert!(said.contains(words), "{words:?} in: {said}");
+    }
+}
+
+#[test]
+fn help_names_every_command_and_every_flag_with_a_sentence() {
+    let help = |args: &[&str]| {
+        let output = causeway(args);
+        assert!(output.status.success(), "{args:?}");
+        text(&output.stdout)
+    };
+    let top = help(&["--help"]);
+    for command in ["controller", "status", "crds", "sandbox"] {
+        let line = top.lines().find(|line| line.trim_start().starts_with(command));
+        let line = line.unwrap_or_else(|| panic!("{command} in: {top}"));
+        assert!(line.split_whitespace().count() > 4, "it says what it does: {line}");
+    }
+    let sandbox = help(&["sandbox", "--help"]);
+    for flag in ["--clusters", "--bare", "--apply", "--once", "--output", "--dir", "--iptables", "--timeout"]
+    {
+        assert!(sandbox.contains(flag), "{flag} in: {sandbox}");
+    }
+    let controller = help(&["controller", "--help"]);
+    for flag in ["--kubeconfig", "--broker-kubeconfig", "--cluster-id", "--globalnet-cidr", "--egress-ips"] {
+        assert!(controller.contains(flag), "{flag} in: {controller}");
+    }
+    assert!(!controller.contains("exit-with-parent"), "what people do not need is not shown");
+    assert_eq!(causeway(&["sandbox", "--clusters", "1"]).status.code(), Some(2));
+}
