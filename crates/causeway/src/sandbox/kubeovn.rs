@@ -12,14 +12,14 @@ fn provider() -> String {
     format!("{EXTERNAL_SUBNET}.{SYSTEM}")
 }
 
-/// The VPC, its networks and its gateways. The VPC's owner, here the sandbox, leads the ranges of
-/// all `others` to the first gateway.
-pub(super) fn objects(cluster: Cluster, others: &[Cluster]) -> Vec<Value> {
+/// The VPC, its networks and its gateways. The VPC's owner, here the sandbox, leads the range of
+/// every other cluster to the gateway in `ways`.
+pub(super) fn objects(cluster: Cluster, ways: &[(Cluster, Gateway)]) -> Vec<Value> {
     let mut objects = vec![
         json!({
             "apiVersion": "kubeovn.io/v1", "kind": "Vpc",
             "metadata": {"name": VPC},
-            "spec": {"namespaces": [addresses::WORKLOADS], "staticRoutes": static_routes(others)},
+            "spec": {"namespaces": [addresses::WORKLOADS], "staticRoutes": static_routes(ways)},
         }),
         subnet(
             SUBNET,
@@ -49,9 +49,9 @@ pub(super) fn objects(cluster: Cluster, others: &[Cluster]) -> Vec<Value> {
     objects
 }
 
-fn static_routes(others: &[Cluster]) -> Vec<Value> {
-    let route = |other: &Cluster| json!({"cidr": other.globalnet(), "nextHopIP": Gateway::Gw1.lan(), "policy": "policyDst"});
-    others.iter().map(route).collect()
+fn static_routes(ways: &[(Cluster, Gateway)]) -> Vec<Value> {
+    let route = |(other, gateway): &(Cluster, Gateway)| json!({"cidr": other.globalnet(), "nextHopIP": gateway.lan(), "policy": "policyDst"});
+    ways.iter().map(route).collect()
 }
 
 fn subnet(name: &str, cidr: String, gateway: String, more: Value) -> Value {
@@ -171,11 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn the_vpc_leads_every_other_clusters_range_to_the_first_gateway() {
+    fn the_vpc_leads_every_other_clusters_range_to_a_gateway() {
         let clusters = Cluster::first(3);
-        let objects = objects(clusters[0], &clusters[1..]);
+        let ways = [(clusters[1], Gateway::Gw2), (clusters[2], Gateway::Gw1)];
+        let objects = objects(clusters[0], &ways);
         let routes = &objects[0]["spec"]["staticRoutes"];
         assert_eq!(routes[0]["cidr"], "242.1.0.0/16");
+        assert_eq!(routes[0]["nextHopIP"], "10.0.1.253");
         assert_eq!(routes[1]["cidr"], "242.2.0.0/16");
         assert_eq!(routes[1]["nextHopIP"], "10.0.1.254");
     }

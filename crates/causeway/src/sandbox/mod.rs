@@ -25,6 +25,7 @@ mod folder;
 mod kubelet;
 mod kubeovn;
 mod marks;
+mod measure;
 mod nat;
 mod netns;
 mod pod_status;
@@ -59,6 +60,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::ValueEnum;
+use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -67,6 +69,7 @@ pub(crate) use preflight::{EXIT_CODE, NotReady};
 
 use folder::Folder;
 use marks::Guardian;
+use measure::Measurement;
 use progress::Progress;
 use report::Report;
 use up::Sandbox;
@@ -89,6 +92,9 @@ pub(crate) struct Args {
     /// Prove that packets cross, then exit: 0 if they did, 1 if not.
     #[arg(long)]
     pub(crate) once: bool,
+    /// Measure the time to the first packet of N new tunnels, one after another, then exit.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "apply")]
+    pub(crate) measure: Option<u16>,
     /// How to report what is up.
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) output: Output,
@@ -164,13 +170,19 @@ async fn live(
         Err(error) => Err(error),
     };
     sandbox.progress.finish();
-    let (report, broken) = match outcome {
+    let (mut report, broken) = match outcome {
         Ok(report) => (report, None),
         Err(error) => (Report::failed(folder.path(), &error), Some(error)),
     };
     *ready = Some(report.ready);
+    if let (Some(rounds), true) = (args.measure, report.ready) {
+        let measured = sandbox.measure(rounds, patience).await?;
+        sandbox.progress.finish();
+        return show(&measured, Measurement::text, args.output);
+    }
+    report.stays = !args.once && args.measure.is_none();
     if broken.is_none() || args.output == Output::Json {
-        show(&report, args.output)?;
+        show(&report, Report::text, args.output)?;
     }
     if let Some(error) = broken {
         return Err(error);
@@ -178,7 +190,7 @@ async fn live(
     if report.ready {
         folder.mark_ready()?;
     }
-    if !args.once {
+    if report.stays {
         sandbox.progress.note("running until Ctrl-C");
         return Err(sandbox.first_failure().await);
     }
@@ -195,9 +207,9 @@ fn start_logging(folder: &Folder) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn show(report: &Report, output: Output) -> anyhow::Result<()> {
+fn show<T: Serialize>(report: &T, text: fn(&T) -> String, output: Output) -> anyhow::Result<()> {
     let text = match output {
-        Output::Text => report.text(),
+        Output::Text => text(report),
         Output::Json => serde_json::to_string_pretty(report)? + "\n",
     };
     let mut stdout = std::io::stdout().lock();

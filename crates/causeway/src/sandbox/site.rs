@@ -80,11 +80,16 @@ impl Site {
         Ok(Site { cluster, client, running, server })
     }
 
-    /// Fills the cluster with what kube-ovn and Submariner would hold there.
-    pub(super) async fn populate(&self, all: &[Cluster], broker: &BrokerAccess) -> anyhow::Result<()> {
-        let others: Vec<Cluster> = all.iter().copied().filter(|other| *other != self.cluster).collect();
-        let mut objects = kubeovn::objects(self.cluster, &others);
-        objects.extend(submariner::objects(self.cluster, all, broker));
+    /// Fills the cluster with what kube-ovn and Submariner would hold there. `ways` are the other
+    /// clusters and the gateways that lead to them.
+    pub(super) async fn populate(
+        &self,
+        ways: &[(Cluster, Gateway)],
+        broker: &BrokerAccess,
+    ) -> anyhow::Result<()> {
+        let members = ways.iter().map(|(other, _)| *other).chain([self.cluster]);
+        let mut objects = kubeovn::objects(self.cluster, ways);
+        objects.extend(submariner::objects(self.cluster, members, broker));
         objects.push(submariner::node(self.cluster, &pod_status::now()));
         apply::all(&self.client, objects).await.with_context(|| self.cluster.id())
     }

@@ -52,7 +52,7 @@ impl Bench {
         let (fabric, mut tasks) = (Arc::new(fabric), Tasks::new());
         site.play(fabric.clone(), &mut tasks);
         let broker = BrokerAccess { server: "127.0.0.1:1".into(), token: "t".into(), ca_pem: "pem".into() };
-        site.populate(&clusters, &broker).await.expect("objects");
+        site.populate(&[(clusters[1], Gateway::Gw1)], &broker).await.expect("objects");
         let file = Kubeconfig::read_from(kubeconfig(folder.path(), "cluster1")).expect("kubeconfig");
         let config = Config::from_custom_kubeconfig(file, &Default::default()).await.expect("usable");
         let client = Client::try_from(config).expect("a client");
@@ -260,7 +260,7 @@ async fn what_a_command_started_goes_with_its_caller_or_its_pod() {
         match stop {
             "caller" => process.abort(),
             _ => {
-                drop(bench.pods(GATEWAY).delete(&GATEWAY.pod(), &Default::default()).await.expect("deleted"))
+                bench.pods(GATEWAY).delete(&GATEWAY.pod(), &Default::default()).await.expect("deleted");
             }
         }
         eventually(stop, || async { !pids.split_whitespace().any(alive) }).await;

@@ -37,8 +37,12 @@ pub(super) fn namespace(name: &str) -> Value {
 
 /// What Submariner has put into a member by the time it is joined: itself and its peers, the
 /// addresses for the way out, and where the broker is.
-pub(super) fn objects(cluster: Cluster, all: &[Cluster], broker: &BrokerAccess) -> Vec<Value> {
-    let mut objects: Vec<Value> = all.iter().copied().map(member).collect();
+pub(super) fn objects(
+    cluster: Cluster,
+    all: impl Iterator<Item = Cluster>,
+    broker: &BrokerAccess,
+) -> Vec<Value> {
+    let mut objects: Vec<Value> = all.map(member).collect();
     objects.push(json!({
         "apiVersion": "submariner.io/v1", "kind": "ClusterGlobalEgressIP",
         "metadata": {"name": "cluster-egress.submariner.io"},

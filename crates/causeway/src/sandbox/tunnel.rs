@@ -46,6 +46,16 @@ pub(super) fn far_end(placed: &[Placed]) -> usize {
     tunnel.map_or(1, |(at, _)| *at)
 }
 
+/// The gateway through which cluster number `at` reaches a peer: the one its tunnel names, if any.
+/// Whoever declares a tunnel by gateway also leads the VPC's traffic there, so the sandbox does.
+pub(super) fn way_out(placed: &[Placed], at: usize, peer: Cluster) -> Gateway {
+    let peer = peer.id();
+    let mine = placed.iter().filter(|(place, object)| *place == at && is_tunnel(object));
+    let named = mine.filter(|(_, object)| object["spec"]["clusterId"] == peer.as_str());
+    let gateway = named.filter_map(|(_, object)| object["spec"]["natGwDp"].as_str()).next();
+    Gateway::ALL.into_iter().find(|known| Some(known.name()) == gateway).unwrap_or(Gateway::Gw1)
+}
+
 fn is_tunnel(object: &Value) -> bool {
     object["kind"] == "VpcNatTunnel"
 }
@@ -107,6 +117,10 @@ mod tests {
             })
         );
         assert_eq!(far_end(&placed), 2);
+        let [one, two, three] = Cluster::first(3)[..] else { panic!("three clusters") };
+        assert_eq!(way_out(&placed, 0, three), Gateway::Gw2);
+        assert_eq!(way_out(&placed, 0, two), Gateway::Gw1);
+        assert_eq!(way_out(&placed, 2, one), Gateway::Gw1);
     }
 
     #[test]

@@ -21,15 +21,16 @@ use super::addresses::{Cluster, Gateway, Role, SYSTEM};
 use super::controllers::Controller;
 use super::folder::Folder;
 use super::marks::{self, kill_marked};
+use super::measure::{self, Measurement};
 use super::nat::Variant;
 use super::progress::Progress;
 use super::proof::{Caller, Proof};
 use super::report::{Report, TunnelReport};
 use super::site::{Broker, Site, Tasks};
 use super::start_time::since_process_start;
-use super::submariner;
+use super::submariner::{self, BrokerAccess};
 use super::topology::{Fabric, Underlay};
-use super::tunnel;
+use super::tunnel::{self, Placed};
 use super::{Args, apply};
 
 const POLL: Duration = Duration::from_millis(25);
@@ -69,7 +70,7 @@ impl Sandbox {
         let clusters = Cluster::first(args.clusters);
         let placed = match &args.apply {
             Some(file) => tunnel::from_file(file, &clusters)?,
-            None if args.bare => Vec::new(),
+            None if args.bare || args.measure.is_some() => Vec::new(),
             None => tunnel::demo(&clusters),
         };
         self.far = (!placed.is_empty()).then(|| tunnel::far_end(&placed));
@@ -84,7 +85,8 @@ impl Sandbox {
             site.play(Arc::new(fabric), &mut self.tasks);
         }
         let access = broker.access();
-        try_join_all(sites.iter().map(|site| site.populate(&clusters, &access))).await?;
+        let fill = |(at, site)| fill(at, site, &clusters, &placed, &access);
+        try_join_all(sites.iter().enumerate().map(fill)).await?;
         for (at, object) in placed {
             place(&sites[at], object).await?;
         }
@@ -141,6 +143,15 @@ impl Sandbox {
         Ok(report)
     }
 
+    /// Measures new tunnels, one after another, while everything else goes on.
+    pub(super) async fn measure(&mut self, rounds: u16, patience: Duration) -> anyhow::Result<Measurement> {
+        tokio::select! {
+            measured = measure::run(&self.sites, rounds, patience, &self.progress) => measured,
+            error = broken(&mut self.tasks) => Err(error),
+            error = broken(&mut self.controllers) => Err(error),
+        }
+    }
+
     /// Every tunnel of every cluster. After a proof their status is given a moment to follow.
     async fn tunnels(&self, proved: bool) -> Vec<TunnelReport> {
         let deadline = Instant::now() + if proved { STATUS_LAG } else { Duration::ZERO };
@@ -192,6 +203,18 @@ async fn fabrics(args: &Args, clusters: &[Cluster], folder: &Folder) -> anyhow::
         .iter()
         .map(|cluster| Fabric::create(*cluster, underlay.clone(), variant, folder.pods(&cluster.id())));
     Ok(try_join_all(all).await?)
+}
+
+async fn fill(
+    at: usize,
+    site: &Site,
+    clusters: &[Cluster],
+    placed: &[Placed],
+    broker: &BrokerAccess,
+) -> anyhow::Result<()> {
+    let others = clusters.iter().copied().filter(|other| *other != site.cluster);
+    let ways: Vec<_> = others.map(|other| (other, tunnel::way_out(placed, at, other))).collect();
+    site.populate(&ways, broker).await
 }
 
 /// Puts an object of a manifest into a cluster; its namespace comes with it.
