@@ -7,6 +7,8 @@ mod conflicts;
 mod gateways;
 mod support;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use support::tunnels::{NS, condition, join, vxlan};
 use support::{Cluster, Sandbox};
@@ -28,6 +30,23 @@ async fn undisturbed(cluster: &Cluster, name: &str) {
     let ready = condition(&tunnel, "Ready").expect("a condition");
     assert_eq!(ready.status, "True", "{ready:?}");
     assert_eq!(cluster.events(NS, name).await, [], "nothing happened to it");
+}
+
+/// How long requests are counted.
+const COUNTED: Duration = Duration::from_secs(8);
+/// What may be asked of an API server in that time: a back-off from 250 ms lets six visits of two commands
+/// happen, beside Lease renewals and looks at healthy gateways. A hot loop makes hundreds.
+const AT_MOST: u64 = 40;
+
+/// Asserts that what can not be is not tried over and over.
+async fn stays_calm(cluster: &Cluster) {
+    let before = cluster.requests().await;
+    tokio::time::sleep(COUNTED).await;
+    let after = cluster.requests().await;
+    let grown = after.iter().map(|(what, count)| (what, count - before.get(what).unwrap_or(&0)));
+    let grown: Vec<_> = grown.filter(|(_, count)| *count > 0).collect();
+    let total: u64 = grown.iter().map(|(_, count)| count).sum();
+    assert!(total <= AT_MOST, "{total} requests within {COUNTED:?}: {grown:?}");
 }
 
 fn good() -> Value {
@@ -112,6 +131,7 @@ async fn labels_that_are_no_vni_or_port_are_told_and_what_worked_stays() {
     set_label(&one, "vx0", "vid=nonsense").await;
     one.down("vx0", "InvalidSpec").await;
     one.reaches(FAR).await;
+    stays_calm(&one).await;
     set_label(&one, "vx0", "vid=1000").await;
     one.up("vx0").await;
     let count = stream.end().await;
@@ -130,6 +150,7 @@ async fn a_tunnel_to_an_unknown_peer_waits_and_comes_up_when_the_peer_is_publish
     one.create(&vxlan("far", "gw1", "cluster9/gw9", "10.109.0.1/24")).await;
     told_why(&one, "far", "PeerUnknown", &["cluster cluster9 has published no gateway gw9"]).await;
     assert_eq!(one.link("gw1", "far").await, None);
+    stays_calm(&one).await;
     let copy = json!({
         "apiVersion": "kubeovn.ustc.io/v1", "kind": "GatewayExIp",
         "metadata": {

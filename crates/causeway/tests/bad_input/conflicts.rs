@@ -2,7 +2,7 @@
 
 use super::support::tunnels::{NS, in_namespace, join, vxlan, with_vni};
 use super::support::{PATIENCE, Sandbox};
-use super::{FAR, told_why, undisturbed};
+use super::{FAR, stays_calm, told_why, undisturbed};
 
 #[tokio::test]
 async fn of_two_tunnels_that_want_the_same_the_older_one_has_it_until_it_goes() {
@@ -21,11 +21,11 @@ async fn of_two_tunnels_that_want_the_same_the_older_one_has_it_until_it_goes() 
     let refused = one.says("ns2", "older", "Ready", "False", "LinkNameConflict", PATIENCE).await;
     let sentence = format!("{:?}", refused.status);
     assert!(sentence.contains("the link name older") && sentence.contains("ns1/older"), "{sentence}");
-    let events = one.events("ns2", "older").await;
-    assert!(events.iter().any(|told| told.warning && told.reason == "LinkNameConflict"), "{events:?}");
+    assert!(one.told_in("ns2", "older", "LinkNameConflict", "the link name older").await.warning);
 
     let marked = one.marked("gw1").await;
     assert_eq!(marked.len(), 4, "the older one's link, two routes and rule, and nothing else: {marked:?}");
+    stays_calm(&one).await;
     undisturbed(&one, "older").await;
     one.delete("same-vni").await;
     one.delete_in("ns2", "older").await;
@@ -81,6 +81,7 @@ async fn a_foreign_link_or_route_in_the_way_is_named_left_alone_and_once_gone_th
     one.in_gateway("gw2", "ip link add name mine type bridge").await.ok();
     one.create(&with_vni(vxlan("mine", "gw2", "cluster2/gw2", "10.107.0.1/24"), 7)).await;
     one.down("mine", "NameTaken").await;
+    stays_calm(&one).await;
     one.delete("mine").await;
     assert!(one.link("gw2", "mine").await.is_some(), "the foreign link is not ours to remove");
     undisturbed(&one, "vx0").await;

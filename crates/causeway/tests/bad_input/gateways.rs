@@ -6,23 +6,7 @@ use serde_json::json;
 
 use super::support::tunnels::{NS, join, vxlan, with_vni};
 use super::support::{Cluster, PATIENCE, Sandbox};
-use super::{FAR, told_why, undisturbed};
-
-/// How long failures are counted, and how many a growing back-off from 250 ms lets happen in that time.
-const COUNTED: Duration = Duration::from_secs(8);
-const AT_MOST: usize = 8;
-
-fn failures(cluster: &Cluster) -> usize {
-    cluster.log().lines().filter(|line| line.contains("visit failed") && line.contains("gw2")).count()
-}
-
-/// Asserts that a failing gateway is not hammered.
-async fn backs_off(cluster: &Cluster) {
-    let before = failures(cluster);
-    tokio::time::sleep(COUNTED).await;
-    let tried = failures(cluster) - before;
-    assert!(tried <= AT_MOST, "{tried} failed visits within {COUNTED:?}");
-}
+use super::{FAR, stays_calm, told_why, undisturbed};
 
 #[tokio::test]
 async fn a_gateway_that_is_missing_or_not_running_is_named_and_harms_no_other() {
@@ -39,6 +23,7 @@ async fn a_gateway_that_is_missing_or_not_running_is_named_and_harms_no_other() 
     one.create(&vxlan("asleep", "gw2", "cluster2/gw2", "10.108.0.1/24")).await;
     told_why(&one, "asleep", "GatewayNotRunning", &["gateway gw2 is not running"]).await;
     undisturbed(&one, "vx0").await;
+    stays_calm(&one).await;
     one.kubectl(&["delete", "vnt", "-n", NS, "nowhere", "asleep", "--timeout=60s"]).await.ok();
 
     one.create(&vxlan("asleep", "gw2", "cluster2/gw2", "10.108.0.1/24")).await;
@@ -68,7 +53,7 @@ async fn a_gateway_that_refuses_commands_is_told_not_hammered_and_harms_no_other
     one.create(&with_vni(vxlan("mute", "gw2", "cluster2/gw2", "10.107.0.1/24"), 7)).await;
     told_why(&one, "mute", "ExecRefused", &["commands can not be run in the gateway"]).await;
     undisturbed(&one, "vx0").await;
-    backs_off(&one).await;
+    stays_calm(&one).await;
     let count = stream.end().await;
     assert_eq!(count.lost(), 0, "{count:?}");
     is_served(&one, "10.100.0.9/24").await;
@@ -111,6 +96,25 @@ async fn a_gateway_without_a_tool_is_told_which_one_and_harms_no_other() {
     one.fault("gw2", "without:iptables").await;
     one.create(&with_vni(vxlan("bare", "gw2", "cluster2/gw2", "10.107.0.1/24"), 7)).await;
     one.down("bare", "ToolMissing").await;
-    backs_off(&one).await;
+    stays_calm(&one).await;
     undisturbed(&one, "vx0").await;
+}
+
+#[tokio::test]
+async fn a_kernel_without_the_tunnel_type_is_told_not_hammered_and_harms_no_other() {
+    let Some(sandbox) = Sandbox::bare().await else { return };
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    if one.in_client("ip link add name probe type gre local 10.0.1.10 remote 10.0.1.20").await.code == 0 {
+        return eprintln!("skipped: this kernel makes GRE links");
+    }
+    join(&one, &two, "vx0", "gw1", 0).await;
+    let mut tunnel = vxlan("gre9", "gw2", "cluster2/gw2", "10.107.0.1/24");
+    tunnel["spec"]["type"] = json!("gre");
+    one.create(&tunnel).await;
+    told_why(&one, "gre9", "KernelLacksTunnelType", &["can not make gre links"]).await;
+    stays_calm(&one).await;
+    undisturbed(&one, "vx0").await;
+    one.reaches(FAR).await;
+    one.delete("gre9").await;
+    assert_eq!(one.marked("gw2").await, Vec::<String>::new(), "what could be made of it is gone too");
 }

@@ -173,13 +173,25 @@ impl Cluster {
     /// Waits for an event about a tunnel with this reason and these words in it.
     #[track_caller]
     pub(crate) fn told(&self, name: &str, reason: &str, words: &str) -> impl Future<Output = Told> {
-        let what = format!("an event {reason} about {name} with {words:?}");
-        let (this, name, reason, words) =
-            (self.clone(), name.to_owned(), reason.to_owned(), words.to_owned());
+        self.told_in(NS, name, reason, words)
+    }
+
+    /// The same in another namespace.
+    #[track_caller]
+    pub(crate) fn told_in(
+        &self,
+        namespace: &str,
+        name: &str,
+        reason: &str,
+        words: &str,
+    ) -> impl Future<Output = Told> {
         let place = std::panic::Location::caller();
+        let what = format!("an event {reason} about {name} with {words:?} (asked at {place})");
+        let [namespace, name, reason, words] = [namespace, name, reason, words].map(str::to_owned);
+        let this = self.clone();
         async move {
-            this.until(&format!("{what} (asked at {place})"), PATIENCE, async || {
-                let events = this.events(NS, &name).await;
+            this.until(&what, PATIENCE, async || {
+                let events = this.events(&namespace, &name).await;
                 let fits = |told: &&Told| told.reason == reason && told.note.contains(&words);
                 events.iter().find(fits).cloned().ok_or_else(|| format!("{events:?}"))
             })
