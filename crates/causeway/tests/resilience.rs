@@ -203,6 +203,27 @@ async fn a_killed_monitor_is_opened_again_and_hears_as_before() {
 }
 
 #[tokio::test]
+async fn a_gateway_where_no_monitor_can_run_says_why_and_is_tried_ever_less_often() {
+    let Some(sandbox) = Sandbox::bare().await else { return };
+    let one = sandbox.cluster(1).await;
+    let controller = one.controller().await;
+    one.create(&vxlan("deaf0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
+    one.up("deaf0").await;
+    one.fault("gw1", "without:ip").await;
+    let monitor = process_in(&one, "gw1", &["ip", "monitor"]).await.expect("a monitor");
+    kill(monitor, Signal::SIGKILL).expect("it runs");
+    let sentence = one.down("deaf0", "ToolMissing").await;
+    assert!(sentence.contains("no `ip`"), "{sentence}");
+
+    let before = controller.execs("monitor").await;
+    tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+    let tries = controller.execs("monitor").await - before;
+    assert!(tries <= 8, "{tries} tries in six seconds");
+    one.fault("gw1", "").await;
+    one.up("deaf0").await;
+}
+
+#[tokio::test]
 async fn what_changed_while_the_controller_was_away_is_caught_up_with() {
     let Some(sandbox) = Sandbox::start(&["--bare", "--clusters", "3"]).await else { return };
     let one = sandbox.cluster(1).await;

@@ -45,9 +45,14 @@ impl Room {
         task: &GatewayTask,
     ) -> Result<Visit, Trouble> {
         let explain = |error: RunError| trouble(datapath::Trouble::Run(error));
-        self.listen_to(gateway, &task.pod).await.map_err(explain)?;
         let commands = Commands::new(PodExec::new(&self.client, &task.pod, self.options.exec_timeout));
+        let heard = match self.listen_to(gateway, &task.pod).await {
+            // Where the monitor could not begin, an observation says why in clearer words.
+            Err(lost @ RunError::Lost(_)) => Err(explain(lost)),
+            other => Ok(other.map_err(explain)?),
+        };
         let have = self.counted("observe", commands.observe().await)?;
+        heard?;
         let plan = plan(&task.want, &have);
         if plan.is_empty() {
             return Ok(judge(&task.want, &plan, &BTreeMap::new(), &have));

@@ -14,7 +14,7 @@ use causeway_datapath::{HEARTBEAT, MONITOR, RunError};
 use kube::api::AttachedProcess;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Room;
@@ -25,6 +25,8 @@ use crate::metrics;
 const DEBOUNCE: Duration = Duration::from_millis(20);
 /// The monitor speaks every 5 s; three in a row must not be missing.
 const SILENCE: Duration = Duration::from_secs(15);
+/// One that ended is opened again no sooner than this after its start.
+const SHORTEST_LIFE: Duration = Duration::from_secs(1);
 
 /// The open monitors. Dropping one ends its command in the gateway.
 #[derive(Default)]
@@ -67,6 +69,7 @@ impl Room {
         let (alive, mut is_alive) = watch::channel(false);
         let room = Arc::downgrade(self);
         let (name, process) = (gateway.clone(), opened?);
+        let start = Instant::now();
         let task = tokio::spawn(async move {
             let changed = || {
                 if let Some(room) = room.upgrade() {
@@ -75,7 +78,11 @@ impl Room {
             };
             follow(process, &alive, changed).await;
             tracing::debug!(gateway = %name, "the monitor ended");
-            changed();
+            // One that never began is a failure of the visit that opened it, which comes again by itself.
+            if *alive.borrow() {
+                sleep_until(start + SHORTEST_LIFE).await;
+                changed();
+            }
         });
         self.monitors
             .set(gateway, Some(Monitor { pod_uid: pod.uid.clone(), task: AbortOnDropHandle::new(task) }));
@@ -106,7 +113,9 @@ async fn follow(mut process: AttachedProcess, alive: &watch::Sender<bool>, chang
         let silence = Instant::now() + SILENCE;
         match timeout_at(due.unwrap_or(silence), lines.next_line()).await {
             Ok(Ok(Some(line))) if line == HEARTBEAT => drop(alive.send_replace(true)),
-            Ok(Ok(Some(_))) => due = due.or(Some(Instant::now() + DEBOUNCE)),
+            // Until it is alive nobody has looked yet.
+            Ok(Ok(Some(_))) if *alive.borrow() => due = due.or(Some(Instant::now() + DEBOUNCE)),
+            Ok(Ok(Some(_))) => {}
             Ok(Ok(None) | Err(_)) => return,
             Err(_) if due.take().is_some() => changed(),
             Err(_) => return,
