@@ -92,6 +92,11 @@ async fn a_gateway_holds_link_address_routes_and_snat_and_packets_cross() {
     let egress = Ipv4Addr::new(242, 0, 0, 1)..=Ipv4Addr::new(242, 0, 0, 8);
     assert!(egress.contains(&source), "{source} is not an egress address");
     two.reaches("242.0.1.20").await;
+
+    let fits = one.in_client(&format!("ping -n -c 1 -W 5 -M do -s 1422 {FAR}")).await;
+    assert_eq!(fits.code, 0, "1450 bytes fit: {fits:?}");
+    let too_big = one.in_client(&format!("ping -n -c 1 -W 5 -M do -s 1423 {FAR}")).await;
+    assert!(too_big.out.contains("mtu = 1450") || too_big.err.contains("mtu=1450"), "{too_big:?}");
 }
 
 #[tokio::test]

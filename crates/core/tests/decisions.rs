@@ -6,7 +6,7 @@ use causeway_core::vpc::exchange::{self, RecordTask};
 use causeway_core::vpc::objects::{Ends, NodeHealth};
 use causeway_core::vpc::outcome::{judge, repairs};
 use causeway_core::vpc::status::{CLEANUP_BLOCKED, Finalizer, READY, ROUTED};
-use causeway_core::vpc::{Change, Event, Have, Problem, Trouble, TunnelKind, compile, model, plan};
+use causeway_core::vpc::{Change, Event, Have, Problem, Scope, Trouble, TunnelKind, compile, model, plan};
 use world::{World, key};
 
 #[test]
@@ -233,11 +233,13 @@ fn a_gateway_that_refuses_blocks_the_deletion_until_it_is_abandoned() {
 #[test]
 fn a_deleted_tunnel_that_says_it_was_elsewhere_waits_for_that_gateway_too() {
     let mut world = World::new();
-    world.tunnel("ns1/demo", |t| {
+    let touched = world.tunnel("ns1/demo", |t| {
         world::on_gateway(t, "gw2");
         t.status.gateway = Some("gw1".into());
         t.deleting = true;
     });
+    let looked_at = |name: &str| touched.contains(&Scope::Gateway(name.parse().expect("name")));
+    assert!(looked_at("gw1") && looked_at("gw2"), "what is waited for is also looked at: {touched:?}");
     world.visit("gw2");
     assert_eq!(world.finalizer("ns1/demo"), Finalizer::Leave);
     world.visit("gw1");

@@ -30,6 +30,10 @@ async fn a_gateway_that_is_missing_or_not_running_is_named_and_harms_no_other() 
     one.down("asleep", "GatewayNotRunning").await;
     one.kubectl(&scale("--replicas=1")).await.ok();
     one.up("asleep").await;
+    one.patch_spec("asleep", json!({"natGwDp": "gw7"})).await;
+    one.down("asleep", "GatewayNotFound").await;
+    one.is_clean("gw2").await;
+    one.delete("asleep").await;
     undisturbed(&one, "vx0").await;
 }
 

@@ -4,7 +4,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::FAR;
-use super::support::tunnels::{NS, condition, join};
+use super::support::tunnels::{NS, condition, join, vxlan, with_vni};
 use super::support::{Cluster, PATIENCE, Sandbox};
 use super::telling::set_routes;
 
@@ -89,4 +89,51 @@ async fn a_gateway_that_was_scaled_down_or_lost_its_pod_gets_its_tunnel_back() {
     two.up("vx0").await;
     one.comes_to_reach(FAR).await;
     one.reaches(FAR).await;
+}
+
+#[tokio::test]
+async fn egress_addresses_with_gaps_give_their_longest_run_and_a_word_about_the_rest() {
+    let Some(sandbox) = Sandbox::bare().await else { return };
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    join(&one, &two, "vx0", "gw1", 0).await;
+    let gaps = r#"{"status":{"allocatedIPs":["242.0.0.1","242.0.0.5","242.0.0.6","242.0.0.7","242.0.0.9"]}}"#;
+    let egress = ["clusterglobalegressip", "cluster-egress.submariner.io"];
+    let patch = ["patch", egress[0], egress[1], "--type=merge", "--subresource=status", "-p", gaps];
+    one.kubectl(&patch).await.ok();
+    let run = "242.0.0.5-242.0.0.7";
+    one.until("the rule has the longest run", PATIENCE, async || {
+        let rules = one.postrouting("gw1").await;
+        let ours: Vec<_> = rules.iter().filter(|rule| rule.contains("causeway:")).collect();
+        if ours.len() == 1 && ours[0].ends_with(run) { Ok(()) } else { Err(format!("{rules:?}")) }
+    })
+    .await;
+    one.until("the condition says so", PATIENCE, async || {
+        let tunnel = one.tunnel("vx0").await;
+        let sentence = condition(&tunnel, "Ready").expect("a condition").message.clone();
+        if sentence.contains("3 of 5 egress addresses") { Ok(()) } else { Err(sentence) }
+    })
+    .await;
+    one.reaches(FAR).await;
+}
+
+#[tokio::test]
+async fn a_tunnel_replaced_by_force_or_turned_into_the_other_form_leaves_nothing_of_the_old_one() {
+    let Some(sandbox) = Sandbox::bare().await else { return };
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    join(&one, &two, "vx0", "gw1", 0).await;
+    let other = with_vni(vxlan("vx0", "gw1", "cluster2/gw1", "10.100.5.1/24"), 55);
+    one.kubectl_with(&["replace", "--force", "-f", "-"], &other.to_string()).await.ok();
+    one.up("vx0").await;
+    assert_eq!(one.addresses("gw1", "vx0").await, ["10.100.5.1/24"]);
+    let link = one.link("gw1", "vx0").await.expect("the link");
+    assert_eq!(link["linkinfo"]["info_data"]["id"], 55);
+
+    let by_vpc = json!({
+        "clusterId": null, "gatewayName": null, "natGwDp": null,
+        "remoteCluster": "cluster2", "remoteVpc": "test-vpc-1", "localVpc": "test-vpc-1",
+    });
+    one.patch_spec("vx0", by_vpc).await;
+    one.down("vx0", "NotYetSupported").await;
+    one.is_clean("gw1").await;
+    one.delete("vx0").await;
 }

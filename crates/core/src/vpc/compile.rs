@@ -251,7 +251,7 @@ fn current<'a>(state: &'a State, gateway: &GatewayName, pod: &PodRef) -> Option<
 }
 
 /// The gateways that were last seen holding something of an object.
-pub(super) fn holders<'a>(state: &'a State, key: &ObjectKey) -> impl Iterator<Item = &'a GatewayName> {
+fn holders<'a>(state: &'a State, key: &ObjectKey) -> impl Iterator<Item = &'a GatewayName> {
     let holds = |outcome: &Outcome| outcome.result.as_ref().is_ok_and(|visit| visit.holding.includes(key));
     state.outcomes.iter().filter(move |(_, outcome)| holds(outcome)).map(|(name, _)| name)
 }
@@ -265,16 +265,20 @@ pub(super) enum Leftovers {
     Stuck(Trouble),
 }
 
-/// Looks where the tunnel should be, where it says it is, and where it was seen. A gateway that is gone
-/// has nothing; one that runs must have been seen without it, after the deletion was.
-pub(super) fn leftovers(state: &State, tunnel: &Tunnel) -> Leftovers {
+/// Where a tunnel should be, where it says it is, and where it was seen.
+pub(super) fn places(state: &State, tunnel: &Tunnel) -> BTreeSet<GatewayName> {
     let told = tunnel.status.gateway.as_deref().and_then(|name| name.parse().ok());
     let named = gateway_of(tunnel).cloned();
     let seen = holders(state, &tunnel.key).cloned();
-    let places: BTreeSet<GatewayName> = told.into_iter().chain(named).chain(seen).collect();
+    told.into_iter().chain(named).chain(seen).collect()
+}
+
+/// Looks at all places of a tunnel. A gateway that is gone has nothing; one that runs must have been seen
+/// without it, after the deletion was.
+pub(super) fn leftovers(state: &State, tunnel: &Tunnel) -> Leftovers {
     let asked = state.asked.get(&tunnel.key).copied().unwrap_or(0);
     let mut unknown = false;
-    for place in &places {
+    for place in &places(state, tunnel) {
         let Ok(pod) = running_pod(state, place) else { continue };
         match current(state, place, &pod.pod).filter(|outcome| outcome.revision >= asked) {
             None => unknown = true,

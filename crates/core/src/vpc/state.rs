@@ -310,13 +310,13 @@ impl State {
                 // What it has may be anywhere.
                 touched.extend(self.gateways().into_iter().cloned().map(Scope::Gateway));
             }
-            for gateway in [&old, &new].into_iter().flatten().filter_map(gateway_of) {
-                touched.insert(Scope::Gateway(gateway.clone()));
+            for tunnel in [&old, &new].into_iter().flatten() {
+                // A deletion waits for a look at each of them.
+                touched.extend(compile::places(self, tunnel).into_iter().map(Scope::Gateway));
                 // It may have stood in the way of a neighbour, or may now.
-                touched.extend(self.tunnels_of(gateway).map(|t| Scope::Tunnel(t.key.clone())));
+                let neighbours = gateway_of(tunnel).into_iter().flat_map(|gateway| self.tunnels_of(gateway));
+                touched.extend(neighbours.map(|t| Scope::Tunnel(t.key.clone())));
             }
-            // It may still hold something where it was built.
-            touched.extend(compile::holders(self, &key).cloned().map(Scope::Gateway));
         }
         touched
     }

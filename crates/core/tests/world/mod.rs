@@ -1,6 +1,6 @@
 //! A cluster as the sandbox has it: VPC `test-vpc-1` with gateways gw1 and gw2, and two peers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use causeway_core::vpc::compile::{self, GatewayTask};
@@ -11,7 +11,8 @@ use causeway_core::vpc::objects::{
 use causeway_core::vpc::outcome::judge;
 use causeway_core::vpc::status::{self, Finalizer, READY, TunnelStatus};
 use causeway_core::vpc::{
-    Change, Event, Given, Have, LINK_GROUP, Link, Outcome, State, Trouble, TunnelKind, Want, model, plan,
+    Change, Event, Given, Have, LINK_GROUP, Link, Outcome, Scope, State, Trouble, TunnelKind, Want, model,
+    plan,
 };
 use causeway_core::{GatewayName, ObjectKey};
 
@@ -96,8 +97,8 @@ impl World {
         self.gateways.insert(name.into(), have);
     }
 
-    /// Puts a vxlan tunnel from gw1 to cluster2/gw1, changed.
-    pub(crate) fn tunnel(&mut self, name: &str, change: impl Fn(&mut Tunnel)) {
+    /// Puts a vxlan tunnel from gw1 to cluster2/gw1, changed; gives what that touches.
+    pub(crate) fn tunnel(&mut self, name: &str, change: impl Fn(&mut Tunnel)) -> BTreeSet<Scope> {
         let key = key(name);
         let spec = TunnelSpec {
             link: key.name.parse().expect("a link name"),
@@ -118,7 +119,7 @@ impl World {
             status: TunnelStatus::default(),
         };
         change(&mut tunnel);
-        self.state.apply(Event::Tunnels(Change::Put(key, tunnel)));
+        self.state.apply(Event::Tunnels(Change::Put(key, tunnel)))
     }
 
     /// Asks for a tunnel's deletion.
