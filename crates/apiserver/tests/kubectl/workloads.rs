@@ -135,7 +135,9 @@ async fn exec_runs_a_command_with_input_and_passes_its_exit_code() {
     session(async |k: &Session| {
         running_pod(k, kubelet.as_deref().unwrap_or("127.0.0.1:10250")).await;
         let said = k.ok(&["exec", "p", "--", "sh", "-c", "echo out; echo err >&2"]).await;
-        assert_eq!((said.out.as_str(), said.err.as_str()), ("out\n", "err\n"));
+        assert_eq!(said.out, "out\n");
+        // A hurried kubectl may log a frame that came before it listened ("Unknown stream id").
+        assert!(said.err.ends_with("err\n"), "{said:?}");
         let said = k.run(&["exec", "-i", "p", "--", "cat"], "through and back").await;
         assert_eq!((said.ok, said.out.as_str()), (true, "through and back"), "{said:?}");
         let said = k.fails(&["exec", "p", "--", "sh", "-c", "exit 7"]).await;
