@@ -120,7 +120,10 @@ async fn a_tunnel_by_vpc_says_that_this_form_is_still_to_come() {
     one.kubectl(&["delete", "vnt", "-n", NS, "byvpc", "--timeout=60s"]).await.ok();
 }
 
-fn facts(record: &GatewayExIp) -> (String, Option<&str>, Option<&str>, Vec<(&str, &str)>) {
+/// Name, address, range and labels of a record.
+type Facts<'a> = (String, Option<&'a str>, Option<&'a str>, Vec<(&'a str, &'a str)>);
+
+fn facts(record: &GatewayExIp) -> Facts<'_> {
     let labels = record.labels().iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     (record.name_any(), record.spec.externalip.as_deref(), record.spec.globalnetcidr.as_deref(), labels)
 }
