@@ -40,6 +40,9 @@ async fn snapshot(cluster: &Cluster) -> Snapshot {
         let read = cluster.in_gateway("gw1", &format!("cat /proc/sys/net/ipv4/conf/vx0/{name}")).await;
         sysctls.push(format!("{name} {}", read.out.trim()));
     }
+    let delay = cluster.in_gateway("gw1", "ip ntable show name arp_cache dev vx0").await.out;
+    let delay = delay.split_whitespace().skip_while(|word| *word != "proxy_delay").nth(1);
+    sysctls.push(format!("proxy_delay {delay:?}"));
     let (routes, postrouting) = (cluster.routes("gw1").await, cluster.postrouting("gw1").await);
     Snapshot { links, addresses, routes, postrouting, sysctls }
 }
@@ -121,18 +124,21 @@ async fn our_rule_comes_back_in_front(variant: &str) {
     let before = snapshot(&one).await;
     assert!(before.postrouting[0].contains("causeway:ns1/vx0"), "{before:?}");
 
-    let gone = format!("{iptables} -w 5 -t nat -D POSTROUTING 1");
-    one.in_gateway("gw1", &gone).await.ok();
-    restored(&one, "the SNAT rule was removed", &before, BY_TIMER).await;
+    // The kernel reports none of these: the timer finds them.
+    let undone = [
+        "{nat} -D POSTROUTING 1 && ip ntable change name arp_cache dev vx0 proxy_delay 800",
+        "{nat} -F POSTROUTING && {nat} -A POSTROUTING -j SNAT_FILTER \
+         && {nat} -A POSTROUTING -d 10.202.0.0/16 -m comment --comment theirs -j ACCEPT",
+        "{nat} -D POSTROUTING -j SNAT_FILTER && {nat} -I POSTROUTING 1 -j SNAT_FILTER",
+    ];
+    for command in undone {
+        let command = command.replace("{nat}", &format!("{iptables} -w 5 -t nat"));
+        one.in_gateway("gw1", &command).await.ok();
+        restored(&one, &command, &before, BY_TIMER).await;
+        comes_from_the_egress_range(&one).await;
+    }
     one.told("vx0", "DriftRepaired", "SNAT rule for 242.1.0.0/16").await;
-    comes_from_the_egress_range(&one).await;
-
-    let rebuilt = format!(
-        "{iptables} -w 5 -t nat -D POSTROUTING -j SNAT_FILTER && {iptables} -w 5 -t nat -I POSTROUTING 1 -j SNAT_FILTER"
-    );
-    one.in_gateway("gw1", &rebuilt).await.ok();
-    restored(&one, "kube-ovn's chains were put in front", &before, BY_TIMER).await;
-    comes_from_the_egress_range(&one).await;
+    one.told("vx0", "DriftRepaired", "proxy_delay of vx0").await;
 }
 
 #[tokio::test]

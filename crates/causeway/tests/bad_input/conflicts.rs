@@ -28,7 +28,7 @@ async fn of_two_tunnels_that_want_the_same_the_older_one_has_it_until_it_goes() 
     stays_calm(&one).await;
     undisturbed(&one, "older").await;
     one.delete("same-vni").await;
-    one.delete_in("ns2", "older").await;
+    one.kubectl(&["delete", "namespace", "ns2", "--timeout=60s"]).await.ok();
     let count = stream.end().await;
     assert_eq!(count.lost(), 0, "{count:?}");
 

@@ -21,6 +21,26 @@ async fn a_changed_address_replaces_the_old_one_and_packets_go_on() {
 }
 
 #[tokio::test]
+async fn a_changed_vni_and_port_make_a_new_link_at_both_ends_and_packets_cross_again() {
+    let Some(sandbox) = Sandbox::bare().await else { return };
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    join(&one, &two, "vx0", "gw1", 0).await;
+    for cluster in [&one, &two] {
+        let labels = ["label", "vnt", "-n", NS, "vx0", "vid=77", "vx-port=8472", "--overwrite"];
+        cluster.kubectl(&labels).await.ok();
+        cluster
+            .until("the link has the new VNI and port", PATIENCE, async || {
+                let link = cluster.link("gw1", "vx0").await.unwrap_or_default();
+                let data = &link["linkinfo"]["info_data"];
+                if data["id"] == 77 && data["port"] == 8472 { Ok(()) } else { Err(data.to_string()) }
+            })
+            .await;
+    }
+    one.comes_to_reach(FAR).await;
+    one.reaches(FAR).await;
+}
+
+#[tokio::test]
 async fn a_tunnel_that_moves_to_another_gateway_leaves_nothing_on_the_old_one() {
     let Some(sandbox) = Sandbox::bare().await else { return };
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
