@@ -209,8 +209,8 @@ async fn tunnels_stay_up_while_the_broker_is_away_and_all_is_caught_up_when_it_i
 
     door.shut().await;
     // What is done meanwhile: a tunnel is repaired, one is built, a gateway goes and another moves.
-    one.in_gateway("gw1", "ip link del steady0").await.ok();
-    one.told("steady0", "DriftRepaired", "link steady0").await;
+    one.in_gateway("gw1", "ip route del 242.1.0.0/16").await.ok();
+    one.told("steady0", "DriftRepaired", "route 242.1.0.0/16").await;
     one.create(&vxlan("fresh0", "gw2", "cluster2/gw1", "10.100.7.1/24")).await;
     one.up("fresh0").await;
     let gone = remove_gateway(&two, "gw2").await;

@@ -53,14 +53,19 @@ impl Room {
         };
         let have = self.counted("observe", commands.observe().await)?;
         heard?;
-        let plan = plan(&task.want, &have);
-        if plan.is_empty() {
-            return Ok(judge(&task.want, &plan, &BTreeMap::new(), &have));
+        let mut planned = plan(&task.want, &have);
+        if planned.is_empty() {
+            return Ok(judge(&task.want, &planned, &BTreeMap::new(), &have));
         }
-        self.metrics.steps.inc_by(plan.steps.len() as u64);
-        let (failures, now) = self.carry_out(gateway, &commands, &plan).await?;
-        let visit = judge(&task.want, &plan, &failures, &now);
-        self.report_repairs(gateway, task, &plan, &visit).await;
+        let (mut failures, mut now) = self.carry_out(gateway, &commands, &planned).await?;
+        // It may have been planned from the sight of a change half done, as of a link on its way out.
+        let again = plan(&task.want, &now);
+        if again.goes_beyond(&planned) {
+            (failures, now) = self.carry_out(gateway, &commands, &again).await?;
+            planned = again;
+        }
+        let visit = judge(&task.want, &planned, &failures, &now);
+        self.report_repairs(gateway, task, &planned, &visit).await;
         Ok(visit)
     }
 
@@ -70,6 +75,7 @@ impl Room {
         commands: &impl Datapath,
         plan: &Plan,
     ) -> Result<(BTreeMap<usize, Trouble>, Have), Trouble> {
+        self.metrics.steps.inc_by(plan.steps.len() as u64);
         let Applied { have, failures } = self.counted("apply", commands.apply(plan).await)?;
         for (at, step) in plan.steps.iter().enumerate() {
             let object = step.owner.as_ref().map(ToString::to_string);

@@ -45,6 +45,12 @@ impl Plan {
         self.steps.is_empty()
     }
 
+    /// Whether it asks for anything that an earlier one did not: then what that one was made from has
+    /// changed meanwhile.
+    pub fn goes_beyond(&self, earlier: &Self) -> bool {
+        self.steps.iter().any(|step| !earlier.steps.contains(step))
+    }
+
     fn push(&mut self, owner: Option<&ObjectKey>, action: Action) {
         self.steps.push(Step { owner: owner.cloned(), action });
     }
