@@ -55,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 128)]
     workers: usize,
     /// The longest that a command in a gateway may take.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(long, value_name = "SECONDS", env = "CAUSEWAY_EXEC_TIMEOUT", default_value_t = 10)]
     exec_timeout: u64,
     /// How logs look.
     #[arg(long, value_enum, default_value = "json")]

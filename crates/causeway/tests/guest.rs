@@ -108,7 +108,7 @@ struct Guest {
 impl Guest {
     fn boot(kernel: &Path, initrd: &Path, path: &str) -> Guest {
         let mut qemu = Command::new("qemu-system-x86_64");
-        // An old processor and a trusting kernel: a third less to emulate.
+        // An old processor and a trusting kernel: less to emulate.
         qemu.args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "Nehalem,+rdrand"]);
         qemu.args(["-smp", "2", "-m", "1024"]);
         qemu.args(["-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio"]);
