@@ -1,12 +1,12 @@
 //! A cluster with gateways and imported records, on the API server in this process.
 
-use std::ops::Sub;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use causeway_api::{GatewayExIp, VpcNatTunnel};
-use causeway_apiserver::{Config, Server};
+use causeway_apiserver::{Config, RequestCount, Server};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -34,25 +34,42 @@ pub(crate) struct Cluster {
     exec: Arc<GatewayExec>,
 }
 
-/// How often the controller asked for something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Requests {
+/// How often the controller asked for what, and with which outcome.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Requests(BTreeMap<(String, u16), u64>);
+
+impl Requests {
+    /// Those of kinds and outcomes that `wanted` picks.
+    fn count(&self, wanted: impl Fn(&str, u16) -> bool) -> u64 {
+        self.0.iter().filter(|((what, code), _)| wanted(what, *code)).map(|(_, count)| count).sum()
+    }
+
     /// Everything, execs included.
-    pub(crate) all: u64,
-    pub(crate) execs: u64,
+    pub(crate) fn all(&self) -> u64 {
+        self.count(|_, _| true)
+    }
+
+    pub(crate) fn execs(&self) -> u64 {
+        self.count(|what, _| what.ends_with("/exec"))
+    }
+
     /// Answered with 409: somebody else was faster.
-    pub(crate) conflicts: u64,
-}
+    pub(crate) fn conflicts(&self) -> u64 {
+        self.count(|_, code| code == 409)
+    }
 
-impl Sub for Requests {
-    type Output = Requests;
+    /// What was asked for, and how often, most first.
+    pub(crate) fn kinds(&self) -> Vec<(String, u64)> {
+        let kind = |((what, code), count): (&(String, u16), &u64)| (format!("{what} {code}"), *count);
+        let mut kinds: Vec<_> = self.0.iter().map(kind).filter(|(_, count)| *count > 0).collect();
+        kinds.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        kinds
+    }
 
-    fn sub(self, before: Requests) -> Requests {
-        Requests {
-            all: self.all - before.all,
-            execs: self.execs - before.execs,
-            conflicts: self.conflicts - before.conflicts,
-        }
+    /// What was asked for since then.
+    pub(crate) fn since(&self, before: &Requests) -> Requests {
+        let past = |key| before.0.get(key).copied().unwrap_or_default();
+        Requests(self.0.iter().map(|(key, count)| (key.clone(), count - past(key))).collect())
     }
 }
 
@@ -133,7 +150,7 @@ impl Cluster {
         };
         let creates = stream::iter(0..size).map(Ok).try_for_each_concurrent(HANDS, create);
         let mut waiting = size;
-        let mut ready = std::collections::BTreeSet::new();
+        let mut ready = BTreeSet::new();
         let all_ready = self.follow(|event| {
             if let Event::Apply(object) | Event::InitApply(object) = event
                 && is_ready(&object)
@@ -182,22 +199,16 @@ impl Cluster {
 
     /// What the controller asked for so far: everything but our own writes of tunnels.
     pub(crate) fn requests(&self) -> Requests {
-        let mut sum = Requests { all: 0, execs: 0, conflicts: 0 };
-        for count in self.server.requests() {
-            let ours = count.resource == "vpcnattunnels"
-                && matches!(count.verb.as_str(), "create" | "delete" | "list" | "watch");
-            if ours {
-                continue;
-            }
-            sum.all += count.count;
-            if count.subresource == "exec" {
-                sum.execs += count.count;
-            }
-            if count.code == 409 {
-                sum.conflicts += count.count;
-            }
-        }
-        sum
+        let ours = |count: &RequestCount| {
+            count.resource == "vpcnattunnels"
+                && matches!(count.verb.as_str(), "create" | "delete" | "list" | "watch")
+        };
+        let named = |count: RequestCount| {
+            let RequestCount { verb, resource, subresource, code, count } = count;
+            let slash = if subresource.is_empty() { "" } else { "/" };
+            ((format!("{verb} {resource}{slash}{subresource}"), code), count)
+        };
+        Requests(self.server.requests().into_iter().filter(|count| !ours(count)).map(named).collect())
     }
 }
 

@@ -70,12 +70,12 @@ async fn measure(size: usize) -> anyhow::Result<Row> {
 
     let (before, cpu, commands) = (cluster.requests(), controller.cpu()?, controller::commands_cpu()?);
     let up = timed(&mut controller, cluster.create(size, GATEWAYS, PEERS)).await?;
-    let (asked, cpu_up) = (cluster.requests() - before, controller.cpu()? - cpu);
+    let (asked, cpu_up) = (cluster.requests().since(&before), controller.cpu()? - cpu);
+    let commands = controller::commands_cpu()? - commands;
     let held = gateways.held()?;
     ensure!(held == Held::of(size), "{size} tunnels are ready, but the gateways hold {held:?}");
     idle(&cluster).await;
-    let (settled, cpu_settled) = (cluster.requests() - before, controller.cpu()? - cpu);
-    let commands = controller::commands_cpu()? - commands;
+    let (settled, cpu_settled) = (cluster.requests().since(&before), controller.cpu()? - cpu);
 
     let down = timed(&mut controller, cluster.delete(size)).await?;
     let held = gateways.held()?;
@@ -103,9 +103,10 @@ async fn idle(cluster: &Cluster) {
     let mut last: Option<Requests> = None;
     loop {
         let now = cluster.requests();
-        if last.replace(now) == Some(now) {
+        if last.as_ref() == Some(&now) {
             return;
         }
+        last = Some(now);
         sleep(QUIET).await;
     }
 }
