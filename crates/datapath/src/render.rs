@@ -9,6 +9,10 @@ use std::fmt::Write as _;
 use causeway_core::vpc::action::{LOOSE, rule_spec};
 use causeway_core::vpc::{Action, LINK_GROUP, LinkKind, MARK, Plan, ROUTE_PROTOCOL, Route, Variant};
 
+/// Milliseconds after which an unanswered ARP request is sent again. Two ends never come up together: with the
+/// kernel's second, the first packet through a new tunnel would wait for most of it.
+const RETRANS: u32 = 50;
+
 /// What ends a part on stdin: the end of the stream may never come.
 const END: &str = "@@causeway end\n";
 
@@ -137,7 +141,7 @@ fn line(action: &Action) -> String {
         Action::LinkAlias { link, owner } => format!("link set dev {link} alias {MARK}{owner}"),
         Action::LinkUp { link } => format!("link set dev {link} up"),
         Action::LinkDel { link } => format!("link del dev {link}"),
-        Action::ProxyDelay { link } => format!("ntable change name arp_cache dev {link} proxy_delay 0"),
+        Action::ProxyDelay { link } => format!("ntable change name arp_cache dev {link} proxy_delay 0 retrans {RETRANS}"),
         Action::AddrPut { link, address } => format!("addr replace {address} dev {link}"),
         Action::AddrDel { link, address } => format!("addr del {address} dev {link}"),
         Action::RoutePut { route, replace: false } => format!("route add {}", route_words(route)),
@@ -244,7 +248,7 @@ mod tests {
         link add demo address 02:43:ac:32:10:0b group 1129797889 type vxlan local 172.50.16.11 remote 172.50.16.21 id 100 dstport 4789 dev net1
         link set dev demo alias causeway:ns1/demo
         addr replace 10.100.0.1/24 dev demo
-        ntable change name arp_cache dev demo proxy_delay 0
+        ntable change name arp_cache dev demo proxy_delay 0 retrans 50
         @@causeway end
         ipv4/ip_forward 1
         ipv4/conf/demo/proxy_arp 1

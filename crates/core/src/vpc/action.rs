@@ -47,7 +47,7 @@ pub enum Action {
         /// The link.
         link: String,
     },
-    /// Answer ARP on a link at once instead of after a random delay.
+    /// Answer ARP on a link at once instead of after a random delay, and ask again soon.
     ProxyDelay {
         /// The link.
         link: LinkName,
