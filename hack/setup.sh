@@ -28,6 +28,7 @@ need_linker() { type -P cc >/dev/null || { need gcc gcc "cargo links with it"; m
 need_network() {
   need ip iproute2 "makes links, addresses and routes"
   need iptables iptables "the gateways' NAT"
+  need conntrack conntrack "lets gateways forget flows that went astray before their tunnel was up"
 }
 need_guest() {
   need qemu-system-x86_64 qemu-system-x86 "boots a kernel that has GRE, for the guest test"
@@ -41,6 +42,7 @@ need_tools() {
   need ping iputils-ping "sends test packets"
   need ps procps "looks for processes left behind"
   need setsid util-linux "gives an exec its own session"
+  need perl perl-base "speaks HTTP inside the tests' pods"
 }
 
 # The other families' names for a Debian package.
@@ -48,6 +50,8 @@ elsewhere() {
   case $1:$2 in
     dnf:iproute2) echo iproute ;;
     dnf:iptables) echo iptables-nft ;;
+    dnf:conntrack | apk:conntrack | pacman:conntrack) echo conntrack-tools ;;
+    dnf:perl-base | apk:perl-base | pacman:perl-base) echo perl ;;
     dnf:iputils-ping | pacman:iputils-ping) echo iputils ;;
     dnf:procps | apk:procps | pacman:procps) echo procps-ng ;;
     dnf:qemu-system-x86) echo qemu-system-x86-core ;;

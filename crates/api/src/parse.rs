@@ -2,7 +2,7 @@
 
 use causeway_core::names::{parse_address, parse_number};
 use causeway_core::vpc::exchange::{
-    LOCAL_CLUSTER, LOCAL_GATEWAY, LOCAL_VPC, ORIGIN, ORIGIN_NAMESPACE, Record,
+    LOCAL_CLUSTER, LOCAL_GATEWAY, LOCAL_VPC, ORIGIN, ORIGIN_NAMESPACE, Record, WRITER,
 };
 use causeway_core::vpc::objects::{
     Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, Subnet, Tunnel, TunnelSpec, VpcGateway, Workload,
@@ -149,6 +149,7 @@ pub fn record(object: &GatewayExIp) -> Record {
         cluster,
         origin,
         origin_namespace: label(ORIGIN_NAMESPACE),
+        writer: annotation(meta, WRITER).map(Into::into),
         deleting: meta.deletion_timestamp.is_some(),
     }
 }

@@ -381,3 +381,22 @@ async fn everything_submariner_tells_can_be_given_by_flag() {
     one.kubectl(&["delete", "vpcnattunnel", "-n", NS, "flags0"]).await.ok();
     child.kill().await.expect("it runs");
 }
+
+#[tokio::test]
+async fn a_second_cluster_with_the_same_id_is_told_so_and_fights_with_nobody() {
+    let Some(sandbox) = Sandbox::bare().await else { return };
+    let (one, two, broker) = (sandbox.cluster(1).await, sandbox.cluster(2).await, sandbox.broker().await);
+    says(&broker, MEETING, "gw1.cluster1", Some("172.50.16.11")).await;
+    let version =
+        async || broker.records(MEETING).get("gw1.cluster1").await.expect("it stays").resource_version();
+    let before = version().await;
+
+    let taken = json!({ "spec": { "clusterID": "cluster1" } });
+    let patch = Patch::Merge(&taken);
+    discoveries(&two).patch("service-discovery", &PatchParams::default(), &patch).await.expect("accepted");
+    two.create(&vxlan("twin0", "gw1", "cluster3/gw1", "10.100.9.1/24")).await;
+    let sentence = two.down("twin0", "ClusterIdTaken").await;
+    assert!(sentence.contains("cluster1") && sentence.contains("gw1.cluster1"), "{sentence}");
+    assert_eq!(version().await, before, "the first one's copy was left alone");
+    says(&one, SYSTEM, "gw1-cluster1", Some("172.50.16.11")).await;
+}

@@ -380,3 +380,32 @@ fn a_copy_under_our_id_is_never_brought_home() {
     world.copy("cluster1/gw5", "6.6.6.6");
     assert_eq!(exchange::import(&world.state, &key("kube-system/gw5-cluster1")), RecordTask::Nothing);
 }
+
+#[test]
+fn a_cluster_that_goes_by_our_id_is_named_and_nothing_is_fought_over() {
+    let mut world = World::new();
+    world.state.apply(Event::Uid("ours".into()));
+    let gateway = "gw1".parse().expect("name");
+    let RecordTask::Put(record, None) = exchange::own_record(&world.state, &gateway) else {
+        panic!("a new record")
+    };
+    world.take_in(&record);
+    world.tunnel("ns1/demo", |_| {});
+    world.visit("gw1");
+    world.copy_by("theirs", "cluster1/gw1");
+    assert_eq!(
+        exchange::export(&world.state, "gw1.cluster1"),
+        RecordTask::Nothing,
+        "it is not ours to change"
+    );
+    assert_eq!(exchange::export(&world.state, "gw2.cluster1"), RecordTask::Nothing);
+    assert_eq!(world.reason("ns1/demo"), "ClusterIdTaken");
+    let before = world.have("gw1");
+    world.visit("gw1");
+    assert_eq!(world.have("gw1"), before, "what was built stays");
+    world.copy_by("ours", "cluster1/gw1");
+    assert!(
+        matches!(exchange::export(&world.state, "gw1.cluster1"), RecordTask::Put(..)),
+        "it is ours again"
+    );
+}

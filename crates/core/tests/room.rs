@@ -77,6 +77,7 @@ fn record_of(peer: &Peer, namespace: &str, separator: char, octet: u8, origin: b
         cluster: Some(peer.cluster.clone()),
         origin: origin.then(|| peer.cluster.clone()),
         origin_namespace: origin.then(|| RECORD_NAMESPACE.into()),
+        writer: (octet > 2).then(|| format!("uid{}", octet % 2)),
         deleting: false,
     }
 }
@@ -179,6 +180,7 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         1 => event(prop::option::weighted(0.9, Just(name("c1"))).prop_map(Event::Identity)),
         1 => event(vec(1..9u8, 0..8).prop_map(|octets| Event::Egress(octets.into_iter().map(|o| Ipv4Addr::new(242, 0, 0, o)).collect()))),
         1 => event(select(vec!["broker", "elsewhere"]).prop_map(|n| Event::BrokerNamespace(n.into()))),
+        1 => event(select(vec!["uid0", "uid1"]).prop_map(|uid| Event::Uid(uid.into()))),
         5 => (any_gateway(), prop::bool::weighted(0.8)).prop_map(|(gateway, fine)| Happening::Visit(gateway, fine)),
     ]
 }

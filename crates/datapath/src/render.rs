@@ -141,7 +141,9 @@ fn line(action: &Action) -> String {
         Action::LinkAlias { link, owner } => format!("link set dev {link} alias {MARK}{owner}"),
         Action::LinkUp { link } => format!("link set dev {link} up"),
         Action::LinkDel { link } => format!("link del dev {link}"),
-        Action::ProxyDelay { link } => format!("ntable change name arp_cache dev {link} proxy_delay 0 retrans {RETRANS}"),
+        Action::ProxyDelay { link } => {
+            format!("ntable change name arp_cache dev {link} proxy_delay 0 retrans {RETRANS}")
+        }
         Action::AddrPut { link, address } => format!("addr replace {address} dev {link}"),
         Action::AddrDel { link, address } => format!("addr del {address} dev {link}"),
         Action::RoutePut { route, replace: false } => format!("route add {}", route_words(route)),

@@ -13,7 +13,7 @@ use causeway_api::foreign::submariner::ServiceDiscovery;
 use causeway_api::{GatewayExIp, parse};
 use causeway_core::vpc::Event;
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
@@ -88,6 +88,15 @@ async fn follow_coordinates(room: Arc<Room>) -> anyhow::Result<()> {
 async fn join(room: &Arc<Room>, broker: Broker) -> AbortOnDropHandle<()> {
     tracing::info!(namespace = broker.namespace, "joining the exchange");
     room.tell(Event::BrokerNamespace(broker.namespace.clone())).await;
+    match own_uid(&room.client).await {
+        Ok(uid) => room.tell(Event::Uid(uid)).await,
+        Err(error) => {
+            tracing::warn!(
+                error = format!("{error:#}"),
+                "a cluster with our own id could not be told from us"
+            );
+        }
+    }
     room.broker.send_replace(Some(broker.clone()));
     let room = room.clone();
     AbortOnDropHandle::new(tokio::spawn(async move {
@@ -101,6 +110,12 @@ async fn join(room: &Arc<Room>, broker: Broker) -> AbortOnDropHandle<()> {
             room.tell(Event::Copies(change(seen, kube::ResourceExt::name_any, copy))).await;
         }
     }))
+}
+
+/// The uid of a namespace that every cluster has, and that lasts as long as the cluster.
+async fn own_uid(client: &Client) -> anyhow::Result<String> {
+    let namespace = Api::<Namespace>::all(client.clone()).get("kube-system").await;
+    namespace.context("reading namespace kube-system")?.metadata.uid.context("it has no uid")
 }
 
 /// A client from the coordinates. A secret beside the object, where named, wins.

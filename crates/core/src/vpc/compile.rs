@@ -105,8 +105,8 @@ fn resolve(state: &State, tunnel: &Tunnel) -> Result<TunnelWant, Trouble> {
         tunnel.spec.as_ref().map_err(|e| Trouble::Invalid(e.clone()))?;
     let Ends::ByGateway { gateway, peer } = ends else { return Err(Trouble::NotYetSupported) };
     let located = locate(state, gateway)?;
-    let (remote, remote_range) = find_peer(state, peer)?;
     let ours = own_range(state)?;
+    let (remote, remote_range) = find_peer(state, peer)?;
     if ours.overlaps(remote_range) {
         return Err(Trouble::RangeOverlap { cluster: peer.cluster.clone(), theirs: remote_range, ours });
     }
@@ -133,6 +133,9 @@ fn own_range(state: &State) -> Result<crate::names::Cidr, Trouble> {
     let cluster = state.cluster().ok_or_else(|| {
         missing("this cluster's id is not known: ServiceDiscovery submariner-operator/service-discovery is missing; or give --cluster-id".into())
     })?;
+    if let Some(copy) = state.namesake() {
+        return Err(Trouble::ClusterIdTaken { cluster: cluster.clone(), copy: copy.key.clone() });
+    }
     state.globalnet().ok_or_else(|| {
         missing(format!(
             "this cluster's range of global addresses is not known: Submariner Cluster {cluster} has no global_cidr; or give --globalnet-cidr"

@@ -146,6 +146,16 @@ pub enum Trouble {
     /// A fact about our own cluster is missing.
     #[error("{0}")]
     ClusterIncomplete(String),
+    /// Another cluster goes by our id.
+    #[error(
+        "another cluster claims the id {cluster} too: it wrote {copy} at the broker; give one of them another id, or delete that copy if its cluster is no more"
+    )]
+    ClusterIdTaken {
+        /// The id.
+        cluster: ClusterId,
+        /// What it wrote.
+        copy: ObjectKey,
+    },
     /// There is no such gateway.
     #[error(
         "there is no gateway {0} in this cluster: no workload labelled ovn.kubernetes.io/vpc-nat-gw=true runs it"
@@ -247,6 +257,7 @@ impl Trouble {
             Self::Invalid(_) => "InvalidSpec",
             Self::NotYetSupported => "NotYetSupported",
             Self::ClusterIncomplete(_) => "ClusterIncomplete",
+            Self::ClusterIdTaken { .. } => "ClusterIdTaken",
             Self::GatewayNotFound(_) => "GatewayNotFound",
             Self::GatewayNotRunning { .. } => "GatewayNotRunning",
             Self::GatewayLost { .. } => "GatewayLost",
@@ -273,6 +284,7 @@ impl Trouble {
         match self {
             Self::Invalid(_)
             | Self::ClusterIncomplete(_)
+            | Self::ClusterIdTaken { .. }
             | Self::GatewayIncomplete(_)
             | Self::PeerUnknown(_)
             | Self::PeerInvalid { .. } => true,

@@ -65,6 +65,8 @@ pub enum Event {
     Copies(Change<String, Record>),
     /// Who we are.
     Identity(Option<ClusterId>),
+    /// What tells us from another cluster that claims our id.
+    Uid(String),
     /// The namespace of the exchange at the broker.
     BrokerNamespace(String),
     /// Clusters' ranges of global addresses.
@@ -93,6 +95,7 @@ pub struct State {
     pub(super) revision: u64,
     pub(super) given: Given,
     pub(super) identity: Option<ClusterId>,
+    pub(super) uid: Option<String>,
     /// Where the broker keeps the copies; what lies there is never exported again.
     pub(super) broker_namespace: String,
     pub(super) globalnets: BTreeMap<String, Cidr>,
@@ -180,6 +183,16 @@ impl State {
         self.given.cluster.as_ref().or(self.identity.as_ref())
     }
 
+    /// A copy at the broker that another cluster wrote under our id. While there is one, nothing of ours is
+    /// written there: the two would undo each other's work for ever.
+    pub(super) fn namesake(&self) -> Option<&Record> {
+        let (ours, cluster) = (self.uid.as_ref()?, self.cluster()?);
+        let theirs = |copy: &&Record| {
+            copy.origin.as_ref() == Some(cluster) && copy.writer.as_ref().is_some_and(|writer| writer != ours)
+        };
+        self.copies.iter().flat_map(BTreeMap::values).find(theirs)
+    }
+
     pub(super) fn globalnet(&self) -> Option<Cidr> {
         let observed = || self.globalnets.get(self.cluster()?.as_str()).copied();
         self.given.globalnet.or_else(observed)
@@ -260,6 +273,7 @@ impl State {
             Event::Copies(event) => self.apply_copies(event),
             Event::Identity(cluster) => self.set(|state| &mut state.identity, cluster),
             Event::BrokerNamespace(name) => self.set(|state| &mut state.broker_namespace, name),
+            Event::Uid(uid) => self.set(|state| &mut state.uid, Some(uid)),
             Event::Egress(addresses) => self.set(|state| &mut state.egress, addresses),
             Event::Globalnets(event) => {
                 let changed = !change(&mut self.globalnets, event).is_empty();
@@ -387,10 +401,10 @@ impl State {
     }
 
     fn apply_copies(&mut self, event: Change<String, Record>) -> Touched {
-        let first = self.copies.is_none();
+        let (first, contested) = (self.copies.is_none(), self.namesake().is_some());
         let changed = change(self.copies.get_or_insert_default(), event);
-        if first {
-            // Before the first list nothing could be exported nor swept.
+        if first || contested != self.namesake().is_some() {
+            // Before the first list, and beside a namesake, nothing could be exported nor swept.
             return self.everything();
         }
         both(changed).flat_map(|copy| self.exchanged(&copy)).collect()

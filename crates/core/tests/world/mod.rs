@@ -135,6 +135,13 @@ impl World {
         self.state.apply(Event::Records(Change::Put(record.key.clone(), record)));
     }
 
+    /// Takes a copy at the broker in that some cluster wrote.
+    pub(crate) fn copy_by(&mut self, writer: &str, of: &str) {
+        let mut copy = Self::facts(of, "submariner-k8s-broker", '.', "6.6.6.6", "242.9.0.0/16");
+        copy.writer = Some(writer.into());
+        self.state.apply(Event::Copies(Change::Put(copy.key.name.clone(), copy)));
+    }
+
     /// Takes a copy at the broker in.
     pub(crate) fn copy(&mut self, of: &str, address: &str) {
         let copy = Self::facts(of, "submariner-k8s-broker", '.', address, "242.9.0.0/16");
@@ -153,6 +160,7 @@ impl World {
             origin: Some(cluster.clone()),
             cluster: Some(cluster),
             origin_namespace: Some(RECORD_NAMESPACE.into()),
+            writer: None,
             deleting: false,
         }
     }
@@ -170,6 +178,7 @@ impl World {
             cluster: label("localCluster").and_then(|name| name.parse().ok()),
             origin: label("submariner-io/clusterID").and_then(|name| name.parse().ok()),
             origin_namespace: label("submariner-io/originatingNamespace"),
+            writer: object.writer.clone(),
             deleting: false,
         };
         self.state.apply(Event::Records(Change::Put(record.key.clone(), record)));
