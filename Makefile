@@ -33,7 +33,12 @@ check: ## Formatting, lints, dependencies.
 	@hack/setup.sh check
 	@$(TIMED) "format" cargo fmt --all --check
 	@$(TIMED) "lints" cargo clippy --workspace --all-targets -- -D warnings
-	@$(TIMED) "dependencies" cargo deny --all-features check
+	@$(TIMED) "dependencies" cargo deny --all-features check bans licenses sources
+
+.PHONY: advisories
+advisories: ## Known vulnerabilities of dependencies; fetches the advisory database.
+	@hack/setup.sh check
+	@$(TIMED) "advisories" cargo deny --all-features check advisories
 
 .PHONY: bench
 bench: ## Measure: time to the first packet, 1,000 tunnels, and how both grow.
