@@ -26,7 +26,7 @@ sandbox: ## Build, then run two clusters on this machine and join their VPCs (AR
 test: ## Install what is missing, then run every test.
 	@hack/setup.sh test
 	@$(TIMED) "build the tests" cargo test --workspace --no-run
-	@$(TIMED) "unit, property and integration tests" cargo test --workspace
+	@$(TIMED) "unit, property and integration tests" cargo test --workspace --no-fail-fast
 
 .PHONY: check
 check: ## Formatting, lints, dependencies.

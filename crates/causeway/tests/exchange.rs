@@ -79,11 +79,21 @@ struct Door {
 
 impl Door {
     async fn to(target: &str) -> Door {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let listener = Self::own_port().await;
         let address = listener.local_addr().expect("its address").to_string();
         let mut door = Door { address, target: target.into(), open: None, tasks: JoinSet::new() };
         door.serve(listener);
         door
+    }
+
+    /// A port below those that the kernel gives away: while the door is shut, nobody else may get it.
+    async fn own_port() -> TcpListener {
+        for port in 20_000..30_000 {
+            if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)).await {
+                return listener;
+            }
+        }
+        panic!("no free port");
     }
 
     fn serve(&mut self, listener: TcpListener) {
