@@ -35,13 +35,21 @@ impl Cluster {
     pub(crate) async fn stream(&self, target: &str) -> Stream {
         self.comes_to_reach(target).await;
         let interval = 1.0 / f64::from(RATE);
-        // Ends with a line on its input, so that ping can say what it counted.
+        // Ends with a line on its input, so that what ping said can be counted.
         let script = format!(
-            "ping -n -q -i {interval} -W 5 {target} & ping=$!; read -r _; kill -INT $ping; wait $ping"
+            "said=$(mktemp); trap 'rm -f $said' EXIT; ping -n -i {interval} -W 5 {target} >$said & ping=$!; \
+             read -r _; kill -INT $ping; wait $ping; awk '{COUNT}' $said"
         );
         Stream { process: self.start("ns1", "client", &["bash", "-c", &script]).await }
     }
 }
+
+/// Counts what ping said. A question that was under way when the stream ended is no loss.
+const COUNT: &str = r#"
+/icmp_seq=/ { match($0, /icmp_seq=[0-9]+/); seq = substr($0, RSTART + 9, RLENGTH - 9) + 0; if (seq > last) last = seq; n++ }
+/ packets transmitted/ { sent = $1 }
+END { if (sent - last == 1) sent = last; print sent " packets transmitted, " n + 0 " received" }
+"#;
 
 /// A running stream of pings.
 pub(crate) struct Stream {
