@@ -10,8 +10,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Api;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::ObjectMeta;
 use tokio::time::{Instant, sleep};
+
+use crate::status::posting;
 
 /// How long a silent holder keeps the lease.
 const LEASE: Duration = Duration::from_secs(15);
@@ -55,7 +57,7 @@ impl Candidate {
         let Some(lease) = self.leases.get_opt(&self.name).await? else {
             let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
             let lease = Lease { metadata, spec: Some(self.claim(None)) };
-            return won(self.leases.create(&PostParams::default(), &lease).await);
+            return won(self.leases.create(&posting(), &lease).await);
         };
         let spec = lease.spec.clone().unwrap_or_default();
         let holder = spec.holder_identity.clone().unwrap_or_default();
@@ -102,14 +104,14 @@ impl Candidate {
         let spec = lease.spec.get_or_insert_default();
         if spec.holder_identity.as_ref() == Some(&self.identity) {
             spec.holder_identity = Some(String::new());
-            self.leases.replace(&self.name, &PostParams::default(), &lease).await?;
+            self.leases.replace(&self.name, &posting(), &lease).await?;
         }
         Ok(())
     }
 
     async fn write(&self, lease: &Lease) -> kube::Result<Lease> {
         let claimed = Lease { spec: Some(self.claim(lease.spec.as_ref())), ..lease.clone() };
-        self.leases.replace(&self.name, &PostParams::default(), &claimed).await
+        self.leases.replace(&self.name, &posting(), &claimed).await
     }
 
     fn claim(&self, before: Option<&LeaseSpec>) -> LeaseSpec {

@@ -1,7 +1,8 @@
 //! The one status writer: conditions and fields go out as a merge patch that holds only for the version
 //! of the object that the decision was made on.
 
-use kube::api::{Patch, PatchParams};
+use causeway_api::FIELD_MANAGER;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Resource};
 use serde_json::{Value, json};
 
@@ -13,8 +14,18 @@ where
     K: Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
 {
     let patch = json!({ "metadata": { "resourceVersion": version }, "status": status });
-    let written = api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch)).await;
+    let written = api.patch_status(name, &patching(), &Patch::Merge(&patch)).await;
     settle(written.map(drop), "status")
+}
+
+/// A patch under our name.
+pub fn patching() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() }
+}
+
+/// A create or an update under our name.
+pub fn posting() -> PostParams {
+    PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() }
 }
 
 /// What to do after a guarded write. A conflict means that a newer version is on its way here: its event

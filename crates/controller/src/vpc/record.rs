@@ -3,13 +3,13 @@
 use causeway_api::GatewayExIp;
 use causeway_core::vpc::exchange::{self, RecordObject, RecordTask, WRITER};
 use causeway_core::{GatewayName, ObjectKey};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, Preconditions};
 use kube::{Api, Client};
 use serde_json::json;
 
 use super::Room;
 use crate::queue::Next;
-use crate::status::settle;
+use crate::status::{patching, posting, settle};
 
 impl Room {
     pub(super) async fn write_own_record(&self, gateway: &GatewayName) -> Next {
@@ -70,8 +70,8 @@ async fn put(client: &Client, object: &RecordObject, version: Option<String>) ->
         },
     });
     if version.is_some() {
-        return api.patch(name, &PatchParams::default(), &Patch::Merge(&body)).await.map(drop);
+        return api.patch(name, &patching(), &Patch::Merge(&body)).await.map(drop);
     }
     let new: GatewayExIp = serde_json::from_value(body).map_err(kube::Error::SerdeError)?;
-    api.create(&PostParams::default(), &new).await.map(drop)
+    api.create(&posting(), &new).await.map(drop)
 }

@@ -6,14 +6,14 @@ use causeway_core::vpc::objects::{TUNNEL_FINALIZER, Tunnel};
 use causeway_core::vpc::status::{self, CLEANUP_BLOCKED, Finalizer, READY, TunnelStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use kube::runtime::events::{Event, EventType};
 use kube::{Api, Resource};
 use serde_json::{Value, json};
 
 use super::Room;
 use crate::queue::Next;
-use crate::status::{settle, write};
+use crate::status::{patching, settle, write};
 
 impl Room {
     pub(super) async fn write_tunnel(&self, key: &ObjectKey) -> Next {
@@ -88,7 +88,7 @@ async fn write_finalizers(api: &Api<VpcNatTunnel>, tunnel: &Tunnel, ours: bool) 
     let finalizers: Vec<&str> = others.chain(ours.then_some(TUNNEL_FINALIZER)).collect();
     let metadata = json!({ "resourceVersion": tunnel.resource_version, "finalizers": finalizers });
     let patch = Patch::Merge(json!({ "metadata": metadata }));
-    settle(api.patch(&tunnel.key.name, &PatchParams::default(), &patch).await.map(drop), "finalizers")
+    settle(api.patch(&tunnel.key.name, &patching(), &patch).await.map(drop), "finalizers")
 }
 
 /// The status as the contract spells it.
