@@ -18,22 +18,33 @@ feed sysctl "$sysctls" write
 feed restore-legacy "$legacy_rules" "${legacy:-iptables-legacy}-restore" -w 5 --noflush
 feed restore-nft "$nft_rules" "${nft:-iptables-nft}-restore" -w 5 --noflush
 feed ip-last "$last" ip -force -batch -
-# Every other source that flows to the range are translated to is forgotten with its flows.
+# Flows to a range that appear to come from elsewhere than they should are forgotten. The table is listed once:
+# that walks through every flow of the machine. It is brought down to pairs of ends, which are few.
 number() {
   local IFS=.
-  local -a part=($1)
-  printf '%s' $((part[0] << 24 | part[1] << 16 | part[2] << 8 | part[3]))
+  set -- $1
+  n=$(($1 << 24 | $2 << 16 | $3 << 8 | $4))
 }
 forget() {
   while read -r range low high; do
-    # A busy client has thousands of flows, and few sources.
-    conntrack -L -d "$range" 2>/dev/null | while read -r flow; do
-      flow=${flow##*dst=}
-      printf '%s\n' "${flow%% *}"
-    done | sort -u | while read -r source; do
-      at=$(number "$source")
-      ((at >= $(number "$low") && at <= $(number "$high"))) || conntrack -D -d "$range" -q "$source"
+    size=$((32 - ${range#*/}))
+    number "${range%/*}"
+    ranges+=("$range") sizes+=("$size") nets+=($((n >> size)))
+    number "$low" && lows+=("$n")
+    number "$high" && highs+=("$n")
+  done
+  conntrack -L 2>/dev/null | while read -r flow; do
+    to=${flow#*dst=} from=${flow##*dst=}
+    printf '%s %s\n' "${to%% *}" "${from%% *}"
+  done | sort -u | while read -r to from; do
+    [[ $to$from =~ ^[0-9.]+$ ]] || continue
+    number "$to" && to=$n
+    number "$from"
+    for i in "${!ranges[@]}"; do
+      ((to >> sizes[i] == nets[i] && (n < lows[i] || n > highs[i]))) && printf '%s %s\n' "${ranges[i]}" "$from"
     done
+  done | sort -u | while read -r range from; do
+    conntrack -D -d "$range" -q "$from"
   done
 }
 [[ $flows ]] && has conntrack && printf '%s' "$flows" | forget >/dev/null 2>&1

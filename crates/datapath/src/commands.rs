@@ -138,17 +138,25 @@ mod tests {
     fn flows_astray_are_forgotten_by_their_source_however_many_they_are() {
         let (_, forget) = include_str!("apply.sh").split_once("number() {").expect("the function");
         let (forget, _) = forget.split_once("[[ $flows ]]").expect("its use");
-        let flow = "udp 17 9 src=10.0.1.10 dst=242.1.1.20 sport=$i dport=7 [UNREPLIED] src=242.1.1.20";
         let script = format!(
             r#"conntrack() {{
                  if [[ $1 == -D ]]; then echo "$@"; return; fi
-                 for i in {{1..300}}; do echo "{flow} dst=172.50.16.101 sport=7 dport=$i mark=0 use=1"; done
-                 echo "{flow} dst=242.0.0.8 sport=7 dport=9 mark=0 use=1"
+                 flow() {{ echo "udp 17 9 src=10.0.1.10 dst=$1 sport=9 dport=$3 [UNREPLIED] src=$1 dst=$2 sport=$3 dport=9 use=1"; }}
+                 for i in {{1..300}}; do flow 242.1.1.20 172.50.16.101 "$i"; done
+                 flow 242.1.255.255 242.0.0.9 7
+                 flow 242.1.1.20 242.0.0.8 7
+                 flow 242.2.1.20 172.50.16.101 7
+                 flow 242.3.1.20 242.0.0.1 7
+                 flow ff02::1 ff02::2 7
+                 echo "nothing that makes sense"
                }}
                number() {{{forget}
-               echo 242.1.0.0/16 242.0.0.1 242.0.0.8 | forget"#
+               printf '%s\n' '242.1.0.0/16 242.0.0.1 242.0.0.8' '242.3.0.0/17 242.0.0.2 242.0.0.2' | forget"#
         );
         let output = std::process::Command::new("bash").args(["-c", &script]).output().expect("bash runs");
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "-D -d 242.1.0.0/16 -q 172.50.16.101\n");
+        let forgotten = "-D -d 242.1.0.0/16 -q 172.50.16.101\n-D -d 242.1.0.0/16 -q 242.0.0.9\n\
+                         -D -d 242.3.0.0/17 -q 242.0.0.1\n";
+        assert_eq!(String::from_utf8_lossy(&output.stdout), forgotten);
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     }
 }
