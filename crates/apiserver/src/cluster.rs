@@ -36,6 +36,19 @@ impl Target {
         ApiError::not_found(&self.resource.qualified(), &self.key.name)
     }
 
+    /// Refuses an object that calls itself otherwise than the path that it was sent to.
+    pub(crate) fn check_name(&self, object: &Value) -> Result<(), ApiError> {
+        let (sent, name) = (crate::meta::name(object), &self.key.name);
+        if sent == name {
+            return Ok(());
+        }
+        Err(ApiError::bad_request(if sent.is_empty() {
+            format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")
+        } else {
+            format!("the name of the object ({sent}) does not match the name on the URL ({name})")
+        }))
+    }
+
     pub(crate) fn conflict(&self, why: &str) -> ApiError {
         ApiError::conflict(&self.resource.qualified(), &self.key.name, why)
     }

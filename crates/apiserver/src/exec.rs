@@ -50,6 +50,8 @@ pub enum ExecEnd {
 #[async_trait::async_trait]
 pub trait Exec: Send + Sync + 'static {
     /// Called before the connection is upgraded; a refusal is an HTTP code, a reason and a message.
+    /// A client that is refused may ask again at once in another protocol, so the answer should not
+    /// depend on how often it was asked.
     ///
     /// # Errors
     /// When the command shall not run.

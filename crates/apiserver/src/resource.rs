@@ -170,7 +170,7 @@ impl Resource {
 }
 
 /// All that is served at the moment.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Registry {
     resources: BTreeMap<(String, String, String), Arc<Resource>>,
 }

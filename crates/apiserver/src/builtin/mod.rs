@@ -8,7 +8,7 @@ mod types;
 
 pub(crate) use check::check;
 pub(crate) use defaults::{default, drop_nulls, initial_status};
-pub(crate) use types::conform;
+pub(crate) use types::{conform, conform_to};
 
 use crate::resource::{Nature, Registry, Resource, ScalePaths, Traits};
 

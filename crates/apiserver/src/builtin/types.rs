@@ -11,10 +11,16 @@ use crate::resource::Resource;
 /// # Errors
 /// A sentence about the first field of a wrong type.
 pub(crate) fn conform(resource: &Resource, object: &mut Value) -> Result<Vec<String>, String> {
-    let mut unknown = Vec::new();
-    if let Some(name) = messages::name_of(&resource.api_version(), &resource.kind) {
-        message(name, object, "", &mut unknown)?;
+    match messages::name_of(&resource.api_version(), &resource.kind) {
+        Some(name) => conform_to(name, object),
+        None => Ok(Vec::new()),
     }
+}
+
+/// The same for what is not stored but has a type, like the options of a request.
+pub(crate) fn conform_to(name: &str, object: &mut Value) -> Result<Vec<String>, String> {
+    let mut unknown = Vec::new();
+    message(name, object, "", &mut unknown)?;
     Ok(unknown)
 }
 

@@ -1,9 +1,8 @@
 //! What is served, told in the two ways clients ask for it, and the small documents about the
 //! server itself.
 
-use axum::body::Body;
 use axum::response::Response;
-use http::Request;
+use http::HeaderMap;
 use http::header::{HeaderValue, VARY};
 use serde_json::{Map, Value, json};
 
@@ -15,16 +14,16 @@ use crate::status::ApiError;
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Answers every path that is no resource.
-pub(super) fn answer(shared: &Shared, route: &Route, request: &Request<Body>) -> Result<Response, ApiError> {
-    let cluster = shared.read();
-    let registry = &cluster.registry;
+pub(super) fn answer(shared: &Shared, route: &Route, headers: &HeaderMap) -> Result<Response, ApiError> {
+    // Describing everything takes a while; writers need not wait for it.
+    let registry = &shared.read().registry.clone();
     match route {
         Route::Core | Route::Groups => {
             let core = *route == Route::Core;
-            let mut response = if negotiate::wants_aggregated(request.headers())? {
+            let mut response = if negotiate::wants_aggregated(headers) {
                 respond::bytes(200, AGGREGATED, respond::serialize(&aggregated(registry, core)))
             } else if core {
-                respond::value(200, &core_versions(request))
+                respond::value(200, &core_versions(headers))
             } else {
                 respond::value(200, &group_list(registry))
             };
@@ -46,10 +45,10 @@ pub(super) fn answer(shared: &Shared, route: &Route, request: &Request<Body>) ->
             }
             Ok(respond::value(200, &resource_list(group, version, &resources)))
         }
-        Route::OpenApi => Ok(respond::value(200, &openapi::index(&cluster))),
-        Route::OldOpenApi => Ok(openapi::old(request.headers())),
+        Route::OpenApi => Ok(respond::value(200, &openapi::index(registry))),
+        Route::OldOpenApi => Ok(openapi::old(headers)),
         Route::OpenApiDocument(name) => {
-            openapi::document(&cluster, name).map(|document| respond::value(200, &document))
+            openapi::document(registry, name).map(|document| respond::value(200, &document))
         }
         Route::ServerVersion => Ok(respond::value(200, &server_version())),
         Route::Health => Ok(respond::bytes(200, "text/plain; charset=utf-8", "ok")),
@@ -65,9 +64,8 @@ fn server_version() -> Value {
     })
 }
 
-fn core_versions(request: &Request<Body>) -> Value {
-    let host =
-        request.headers().get(http::header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+fn core_versions(headers: &HeaderMap) -> Value {
+    let host = headers.get(http::header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     json!({
         "kind": "APIVersions", "versions": ["v1"],
         "serverAddressByClientCIDRs": [{ "clientCIDR": "0.0.0.0/0", "serverAddress": host }],

@@ -19,10 +19,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
 
-use super::Shared;
-use super::path::Place;
-use super::query::Query;
-use super::read::target;
+use super::Call;
 use crate::exec::{Exec, ExecEnd, ExecIo, ExecRequest};
 use crate::resource::{Nature, Resource};
 use crate::status::ApiError;
@@ -46,25 +43,22 @@ pub(super) fn is_served(resource: &Resource) -> bool {
     matches!(resource.nature, Nature::Pod)
 }
 
-pub(super) async fn exec(
-    shared: &Arc<Shared>,
-    resource: &Arc<Resource>,
-    place: &Place,
-    request: Request<Body>,
-) -> Result<Response, ApiError> {
-    let wanted = wanted(shared, resource, place, &Query::of(request.uri()))?;
-    let Some(exec) = shared.exec.clone() else {
+pub(super) async fn exec(call: &Call, request: Request<Body>) -> Result<Response, ApiError> {
+    let wanted = wanted(call)?;
+    let Some(exec) = call.shared.exec.clone() else {
         return Err(ApiError::new(
             501,
             "NotImplemented",
             "this server runs no commands: it was started without exec",
         ));
     };
-    let upgrade = upgrade(request).await?;
+    // Before the protocol is looked at, as admission is in a cluster: a client whose WebSocket is
+    // refused tries SPDY next, and shows the answer to that.
     exec.admit(&wanted).await.map_err(|(code, reason, message)| ApiError::new(code, &reason, message))?;
+    let upgrade = upgrade(request).await?;
     let v5 = upgrade.selected_protocol().is_some_and(|protocol| protocol == V5);
-    let stopping = shared.stopping.clone();
-    let sessions = shared.sessions.token();
+    let stopping = call.shared.stopping.clone();
+    let sessions = call.shared.sessions.token();
     Ok(upgrade.on_upgrade(move |socket| async move {
         tokio::select! {
             () = session(socket, exec, wanted, v5) => {}
@@ -101,50 +95,25 @@ async fn upgrade(request: Request<Body>) -> Result<WebSocketUpgrade, ApiError> {
 }
 
 /// What is to be run, checked against the pod.
-fn wanted(
-    shared: &Shared,
-    resource: &Arc<Resource>,
-    place: &Place,
-    query: &Query,
-) -> Result<ExecRequest, ApiError> {
-    let target = target(resource, place);
-    let pod = shared.read().get(&target)?.clone();
+fn wanted(call: &Call) -> Result<ExecRequest, ApiError> {
+    let (target, query) = (call.target(), &call.query);
+    let pod = call.shared.read().get(&target)?.clone();
     let name = &target.key.name;
     if let Some(phase @ ("Succeeded" | "Failed")) = pod.value["status"]["phase"].as_str() {
         return Err(ApiError::bad_request(format!(
             "cannot exec into a container in a completed pod; current phase is {phase}"
         )));
     }
-    let lists = ["containers", "initContainers", "ephemeralContainers"];
-    let names = |list: &str| -> Vec<String> {
-        let containers = pod.value["spec"][list].as_array().into_iter().flatten();
-        containers.filter_map(|container| container["name"].as_str().map(str::to_owned)).collect()
-    };
-    let main = names("containers");
-    let container = match (query.text("container"), main.as_slice()) {
-        ("", [only]) => only.clone(),
-        ("", several) => {
-            let choices = several.join(" ");
-            return Err(ApiError::bad_request(format!(
-                "a container name must be specified for pod {name}, choose one of: [{choices}]"
-            )));
-        }
-        (given, _) if lists.iter().any(|list| names(list).iter().any(|name| name == given)) => {
-            given.to_owned()
-        }
-        (given, _) => {
-            return Err(ApiError::bad_request(format!("container {given} is not valid for pod {name}")));
-        }
-    };
+    let container = container(&pod.value, name, query.text("container"))?;
     let request = ExecRequest {
         namespace: target.key.namespace.clone(),
         pod: name.clone(),
         container: Some(container),
         command: query.all("command"),
-        stdin: query.flag("stdin")?,
-        stdout: query.flag("stdout")?,
-        stderr: query.flag("stderr")?,
-        tty: query.flag("tty")?,
+        stdin: query.flag("stdin"),
+        stdout: query.flag("stdout"),
+        stderr: query.flag("stderr"),
+        tty: query.flag("tty"),
     };
     if request.command.is_empty() {
         return Err(ApiError::bad_request("you must specify at least 1 command for the exec to run"));
@@ -153,6 +122,29 @@ fn wanted(
         return Err(ApiError::bad_request("you must specify at least 1 of stdin, stdout, stderr"));
     }
     Ok(request)
+}
+
+/// The container asked for, or the only one.
+fn container(pod: &Value, name: &str, asked: &str) -> Result<String, ApiError> {
+    let names = |list: &str| -> Vec<String> {
+        let containers = pod["spec"][list].as_array().into_iter().flatten();
+        containers.filter_map(|container| container["name"].as_str().map(str::to_owned)).collect()
+    };
+    if asked.is_empty() {
+        let main = names("containers");
+        return match main.as_slice() {
+            [only] => Ok(only.clone()),
+            several => Err(ApiError::bad_request(format!(
+                "a container name must be specified for pod {name}, choose one of: [{}]",
+                several.join(" ")
+            ))),
+        };
+    }
+    let lists = ["containers", "initContainers", "ephemeralContainers"];
+    if lists.iter().any(|list| names(list).iter().any(|have| have == asked)) {
+        return Ok(asked.to_owned());
+    }
+    Err(ApiError::bad_request(format!("container {asked} is not valid for pod {name}")))
 }
 
 async fn session(socket: WebSocket, exec: Arc<dyn Exec>, request: ExecRequest, v5: bool) {

@@ -12,6 +12,7 @@ mod respond;
 mod watch;
 mod write;
 
+use std::any::Any;
 use std::sync::{Arc, RwLock};
 
 use axum::Router;
@@ -21,8 +22,9 @@ use axum::response::Response;
 use http::{Method, Request};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Target};
 use crate::counters::Counters;
 use crate::exec::Exec;
 use crate::resource::Resource;
@@ -52,9 +54,31 @@ impl Shared {
     }
 }
 
+/// A request whose path leads to a resource.
+struct Call {
+    shared: Arc<Shared>,
+    resource: Arc<Resource>,
+    place: Place,
+    query: Query,
+}
+
+impl Call {
+    /// The object that the path names.
+    fn target(&self) -> Target {
+        let Place { namespace, name, .. } = &self.place;
+        let text = |part: &Option<String>| part.clone().unwrap_or_default();
+        Target::new(&self.resource, &text(namespace), &text(name))
+    }
+}
+
 /// The service without TLS and without authentication.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
-    Router::new().fallback(answer).with_state(shared)
+    // One broken answer must not take the other streams of its connection along.
+    let whole = CatchPanicLayer::custom(|_: Box<dyn Any + Send>| {
+        let message = "Internal error occurred: this request caused a panic";
+        respond::error(&ApiError::new(500, "InternalError", message))
+    });
+    Router::new().fallback(answer).with_state(shared).layer(whole)
 }
 
 async fn answer(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Response {
@@ -63,26 +87,40 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Re
         return Response::new(Body::from(shared.counters.text()));
     }
     let route = path::route(request.uri().path());
-    let (verb, resource, subresource) = describe(&shared, &route, &request);
+    let mut counted = describe(&shared, &route, &request);
     let result = dispatch(&shared, route, request).await;
     let response = result.unwrap_or_else(|error| respond::error(&error));
-    shared.counters.count(verb, resource, subresource, response.status().as_u16());
+    let code = response.status().as_u16();
+    // Paths are without end: those that nothing is served under are counted together.
+    if code == 404 && counted.1.starts_with('/') {
+        counted.1.clear();
+    }
+    shared.counters.count(counted.0, counted.1, counted.2, code);
     response
 }
 
-/// How the request is counted. What nothing is served under is counted together: paths are without
-/// end.
+/// How the request is counted: as verb, resource and subresource.
 fn describe(shared: &Shared, route: &Route, request: &Request<Body>) -> (String, String, String) {
-    let method = request.method().as_str().to_lowercase();
+    let method = match *request.method() {
+        Method::GET | Method::HEAD | Method::POST | Method::PUT | Method::PATCH | Method::DELETE => {
+            request.method().as_str().to_lowercase()
+        }
+        _ => "other".to_owned(),
+    };
+    let path = request.uri().path();
     let place = match route {
         Route::Resource(place) => place,
         Route::Nothing => return (method, String::new(), String::new()),
-        _ => return (method, request.uri().path().to_owned(), String::new()),
+        Route::Health => {
+            let check = path.split('/').find(|part| !part.is_empty()).unwrap_or_default();
+            return (method, format!("/{check}"), String::new());
+        }
+        _ => return (method, path.to_owned(), String::new()),
     };
     if shared.read().registry.find(&place.group, &place.version, &place.plural).is_none() {
         return (method, String::new(), String::new());
     }
-    let watching = Query::of(request.uri()).flag("watch").unwrap_or(false);
+    let watching = Query::of(request.uri()).is_ok_and(|query| query.flag("watch"));
     let verb = match (request.method(), &place.name) {
         (&Method::GET, None) if watching => "watch",
         (&Method::GET, None) => "list",
@@ -102,7 +140,8 @@ async fn dispatch(shared: &Arc<Shared>, route: Route, request: Request<Body>) ->
     if let Route::Resource(place) = route {
         let resource = shared.read().registry.find(&place.group, &place.version, &place.plural).cloned();
         let resource = resource.ok_or_else(ApiError::no_such_path)?;
-        return resource_request(shared, resource, place, request).await;
+        let query = Query::of(request.uri())?;
+        return serve(&Call { shared: shared.clone(), resource, place, query }, request).await;
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return Err(ApiError::new(
@@ -111,54 +150,42 @@ async fn dispatch(shared: &Arc<Shared>, route: Route, request: Request<Body>) ->
             "the server does not allow this method on the requested resource",
         ));
     }
-    discovery::answer(shared, &route, &request)
+    discovery::answer(shared, &route, request.headers())
 }
 
-async fn resource_request(
-    shared: &Arc<Shared>,
-    resource: Arc<Resource>,
-    place: Place,
-    request: Request<Body>,
-) -> Result<Response, ApiError> {
+async fn serve(call: &Call, request: Request<Body>) -> Result<Response, ApiError> {
+    let Call { resource, place, query, .. } = call;
     // A cluster-wide resource is not found below a namespace, nor one object of a namespaced
     // resource without.
     let below = place.namespace.is_some();
     if below && !resource.namespaced || (place.name.is_some() && resource.namespaced && !below) {
         return Err(ApiError::no_such_path());
     }
-    let query = Query::of(request.uri());
     if !query.text("dryRun").is_empty() && *request.method() != Method::GET {
         return Err(ApiError::bad_request("dryRun is not supported by this server: nothing was changed"));
     }
+    let headers = request.headers();
     match (place.subresource.as_deref(), request.method().clone()) {
-        (None, Method::GET | Method::HEAD) if place.name.is_some() => {
-            read::get(shared, &resource, &place, &request)
-        }
-        (None, Method::GET | Method::HEAD) if query.flag("watch")? => {
-            watch::watch(shared, &resource, &place, &request)
-        }
-        (None, Method::GET | Method::HEAD) => read::list(shared, &resource, &place, &request),
+        (None, Method::GET | Method::HEAD) if place.name.is_some() => read::get(call, headers),
+        (None, Method::GET | Method::HEAD) if query.flag("watch") => watch::watch(call, headers),
+        (None, Method::GET | Method::HEAD) => read::list(call, headers),
         (None, Method::POST) if place.name.is_none() && (below || !resource.namespaced) => {
-            write::create(shared, &resource, &place, request).await
+            write::create(call, request).await
         }
-        (None, Method::DELETE) if place.name.is_some() => {
-            write::delete(shared, &resource, &place, request).await
-        }
-        (None, Method::PUT | Method::PATCH) if place.name.is_some() => {
-            write::change(shared, &resource, &place, request).await
-        }
-        (Some("status"), Method::GET) if resource.status => read::get(shared, &resource, &place, &request),
+        (None, Method::DELETE) if place.name.is_some() => write::delete(call, request).await,
+        (None, Method::PUT | Method::PATCH) if place.name.is_some() => write::change(call, request).await,
+        (Some("status"), Method::GET | Method::HEAD) if resource.status => read::get(call, headers),
         (Some("status"), Method::PUT | Method::PATCH) if resource.status => {
-            write::change(shared, &resource, &place, request).await
+            write::change(call, request).await
         }
-        (Some("scale"), Method::GET) if resource.scale.is_some() => read::scale(shared, &resource, &place),
+        (Some("scale"), Method::GET | Method::HEAD) if resource.scale.is_some() => read::scale(call),
         (Some("scale"), Method::PUT | Method::PATCH) if resource.scale.is_some() => {
-            write::scale(shared, &resource, &place, request).await
+            write::scale(call, request).await
         }
-        (Some("exec"), Method::GET | Method::POST) if exec::is_served(&resource) => {
-            exec::exec(shared, &resource, &place, request).await
+        (Some("exec"), Method::GET | Method::POST) if exec::is_served(resource) => {
+            exec::exec(call, request).await
         }
-        (subresource, method) => Err(refused(&resource, subresource, &method)),
+        (subresource, method) => Err(refused(resource, subresource, &method)),
     }
 }
 

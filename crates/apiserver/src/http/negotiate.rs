@@ -3,7 +3,9 @@
 use http::HeaderMap;
 use http::header::ACCEPT;
 
+use super::query::Query;
 use crate::status::ApiError;
+use crate::table::Include;
 
 /// The forms objects can be answered in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +14,20 @@ pub(crate) enum Form {
     Table,
     /// `PartialObjectMetadata`.
     Metadata,
+}
+
+/// How a client wants objects shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Presentation {
+    pub(crate) form: Form,
+    /// What comes along with a table's rows.
+    pub(crate) include: Include,
+}
+
+impl Presentation {
+    pub(crate) fn of(headers: &HeaderMap, query: &Query) -> Result<Presentation, ApiError> {
+        Ok(Presentation { form: form(headers)?, include: Include::parse(query.text("includeObject"))? })
+    }
 }
 
 struct Clause<'a> {
@@ -42,7 +58,7 @@ fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
 }
 
 /// The first form asked for that can be given.
-pub(crate) fn form(headers: &HeaderMap) -> Result<Form, ApiError> {
+fn form(headers: &HeaderMap) -> Result<Form, ApiError> {
     let clauses = clauses(headers);
     if clauses.is_empty() {
         return Ok(Form::Object);
@@ -60,21 +76,17 @@ pub(crate) fn form(headers: &HeaderMap) -> Result<Form, ApiError> {
     Err(not_acceptable())
 }
 
-/// Whether aggregated discovery is asked for before the plain one.
-pub(crate) fn wants_aggregated(headers: &HeaderMap) -> Result<bool, ApiError> {
-    let clauses = clauses(headers);
-    if clauses.is_empty() {
-        return Ok(false);
-    }
-    for clause in clauses.iter().filter(|clause| clause.is_json()) {
+/// Whether aggregated discovery is asked for before the plain one. Who asks for neither gets the
+/// plain one: documents that are not objects are given as JSON whatever is asked.
+pub(crate) fn wants_aggregated(headers: &HeaderMap) -> bool {
+    let asked = clauses(headers).into_iter().filter(Clause::is_json).find_map(|clause| {
         match (clause.get("as"), clause.get("g"), clause.get("v")) {
-            ("", ..) => return Ok(false),
-            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => return Ok(true),
-            _ => {}
+            ("", ..) => Some(false),
+            ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(true),
+            _ => None,
         }
-    }
-    // Documents that are not objects are given as JSON whatever is asked.
-    Ok(false)
+    });
+    asked.unwrap_or(false)
 }
 
 fn not_acceptable() -> ApiError {

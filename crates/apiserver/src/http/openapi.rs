@@ -8,20 +8,19 @@ use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use super::respond;
-use crate::cluster::Cluster;
-use crate::resource::Resource;
+use crate::resource::{Registry, Resource};
 use crate::status::ApiError;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// All documents, each with a hash that changes when it does.
-pub(super) fn index(cluster: &Cluster) -> Value {
+pub(super) fn index(registry: &Registry) -> Value {
     let mut paths = Map::new();
-    for (group, versions) in cluster.registry.groups() {
+    for (group, versions) in registry.groups() {
         for version in versions {
             let name =
                 if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") };
-            let text = build(cluster, &group, &version).to_string();
+            let text = build(registry, &group, &version).to_string();
             let mut hasher = DefaultHasher::new();
             hasher.write(text.as_bytes());
             let url = format!("/openapi/v3/{name}?hash={:016X}", hasher.finish());
@@ -49,23 +48,23 @@ pub(super) fn old(headers: &HeaderMap) -> Response {
 }
 
 /// The document of one group and version.
-pub(super) fn document(cluster: &Cluster, name: &str) -> Result<Value, ApiError> {
+pub(super) fn document(registry: &Registry, name: &str) -> Result<Value, ApiError> {
     let parts: Vec<&str> = name.split('/').collect();
     let (group, version) = match parts.as_slice() {
         ["api", version] => ("", *version),
         ["apis", group, version] => (*group, *version),
         _ => return Err(ApiError::no_such_path()),
     };
-    if cluster.registry.of(group, version).is_empty() {
+    if registry.of(group, version).is_empty() {
         return Err(ApiError::no_such_path());
     }
-    Ok(build(cluster, group, version))
+    Ok(build(registry, group, version))
 }
 
-fn build(cluster: &Cluster, group: &str, version: &str) -> Value {
+fn build(registry: &Registry, group: &str, version: &str) -> Value {
     let (mut paths, mut schemas) = (Map::new(), Map::new());
     schemas.insert(OBJECT_META.to_owned(), object_meta());
-    for resource in cluster.registry.of(group, version) {
+    for resource in registry.of(group, version) {
         schemas.insert(schema_name(&resource), schema(&resource));
         schemas.insert(format!("{}List", schema_name(&resource)), list_schema(&resource));
         add_paths(&resource, &mut paths);

@@ -86,7 +86,8 @@ fn decode(part: &str) -> String {
     let mut at = 0;
     while at < bytes.len() {
         let escaped = (bytes[at] == b'%').then(|| part.get(at + 1..at + 3)).flatten();
-        match escaped.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+        let hex = escaped.filter(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
             Some(byte) => {
                 out.push(byte);
                 at += 3;
@@ -103,6 +104,7 @@ fn decode(part: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn place(path: &str) -> Place {
         match route(path) {
@@ -131,5 +133,13 @@ mod tests {
         assert_eq!(route("/openapi/v3/apis/apps/v1"), Route::OpenApiDocument("apis/apps/v1".into()));
         assert_eq!(route("/openapi/v4"), Route::Nothing);
         assert_eq!(place("/api/v1/nodes/a%2Eb").name.as_deref(), Some("a.b"));
+        assert_eq!(place("/api/v1/nodes/a%+fb%").name.as_deref(), Some("a%+fb%"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_leads_somewhere(path in r"(/|api|apis|v1|namespaces|%[0-9a-fA-F]{0,2}|[ -~]|ü){0,12}") {
+            route(&path);
+        }
     }
 }

@@ -1,76 +1,51 @@
 //! Getting and listing.
 
-use std::sync::Arc;
-
-use axum::body::Body;
 use axum::response::Response;
-use http::Request;
+use http::HeaderMap;
 
-use super::path::Place;
+use super::negotiate::Presentation;
 use super::query::Query;
-use super::{Shared, negotiate, respond};
-use crate::cluster::Target;
-use crate::resource::Resource;
+use super::{Call, respond};
 use crate::selector::Selector;
 use crate::status::{ApiError, Cause, Details, FieldError, Qualified};
-use crate::table::Include;
 
-/// The object a place names.
-pub(super) fn target(resource: &Arc<Resource>, place: &Place) -> Target {
-    Target::new(
-        resource,
-        place.namespace.as_deref().unwrap_or_default(),
-        place.name.as_deref().unwrap_or_default(),
-    )
-}
-
-pub(super) fn get(
-    shared: &Shared,
-    resource: &Arc<Resource>,
-    place: &Place,
-    request: &Request<Body>,
-) -> Result<Response, ApiError> {
-    let form = negotiate::form(request.headers())?;
-    let query = Query::of(request.uri());
-    let include = Include::parse(query.text("includeObject"))?;
+pub(super) fn get(call: &Call, headers: &HeaderMap) -> Result<Response, ApiError> {
+    let presentation = Presentation::of(headers, &call.query)?;
     let (object, clock) = {
-        let cluster = shared.read();
-        check_version(&query, cluster.store.version())?;
-        (cluster.get(&target(resource, place))?.clone(), cluster.clock.clone())
+        let cluster = call.shared.read();
+        check_version(&call.query, cluster.store.version())?;
+        (cluster.get(&call.target())?.clone(), cluster.clock.clone())
     };
-    let warnings: Vec<String> =
-        resource.custom().and_then(|custom| custom.deprecation.clone()).into_iter().collect();
-    Ok(respond::warn(respond::object(200, resource, &object, form, include, &clock), &warnings))
+    let response = respond::object(200, &call.resource, &object, presentation, &clock);
+    Ok(with_deprecation(call, response))
 }
 
-pub(super) fn scale(shared: &Shared, resource: &Arc<Resource>, place: &Place) -> Result<Response, ApiError> {
-    let scale = crate::verbs::read_scale(&shared.read(), &target(resource, place))?;
+pub(super) fn scale(call: &Call) -> Result<Response, ApiError> {
+    let scale = crate::verbs::read_scale(&call.shared.read(), &call.target())?;
     Ok(respond::value(200, &scale))
 }
 
-pub(super) fn list(
-    shared: &Shared,
-    resource: &Arc<Resource>,
-    place: &Place,
-    request: &Request<Body>,
-) -> Result<Response, ApiError> {
-    let form = negotiate::form(request.headers())?;
-    let query = Query::of(request.uri());
-    let include = Include::parse(query.text("includeObject"))?;
+pub(super) fn list(call: &Call, headers: &HeaderMap) -> Result<Response, ApiError> {
+    let (resource, query) = (&call.resource, &call.query);
+    let presentation = Presentation::of(headers, query)?;
     let selector = Selector::parse(query.text("labelSelector"), query.text("fieldSelector"), resource)?;
-    check_list_options(&query)?;
+    check_list_options(query)?;
     let (mut objects, version, clock) = {
-        let cluster = shared.read();
+        let cluster = call.shared.read();
         let version = cluster.store.version();
-        check_version(&query, version)?;
-        (cluster.store.list(&resource.shelf, place.namespace.as_deref()), version, cluster.clock.clone())
+        check_version(query, version)?;
+        let objects = cluster.store.list(&resource.shelf, call.place.namespace.as_deref());
+        (objects, version, cluster.clock.clone())
     };
     if !selector.is_empty() {
         objects.retain(|object| selector.matches(&object.value));
     }
-    let warnings: Vec<String> =
-        resource.custom().and_then(|custom| custom.deprecation.clone()).into_iter().collect();
-    Ok(respond::warn(respond::list(resource, &objects, version, form, include, &clock), &warnings))
+    Ok(with_deprecation(call, respond::list(resource, &objects, version, presentation, &clock)))
+}
+
+fn with_deprecation(call: &Call, response: Response) -> Response {
+    let deprecation = call.resource.custom().and_then(|custom| custom.deprecation.as_ref());
+    respond::warn(response, deprecation.map(std::slice::from_ref).unwrap_or_default())
 }
 
 fn check_list_options(query: &Query) -> Result<(), ApiError> {
@@ -98,7 +73,7 @@ fn check_list_options(query: &Query) -> Result<(), ApiError> {
             ));
         }
     }
-    if query.flag_if_given("sendInitialEvents")?.is_some() {
+    if query.flag_if_given("sendInitialEvents").is_some() {
         errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
     }
     if !query.text("continue").is_empty() {

@@ -8,14 +8,17 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
-use super::negotiate::Form;
+use super::negotiate::{Form, Presentation};
 use crate::clock::Clock;
 use crate::resource::Resource;
 use crate::status::ApiError;
 use crate::store::{Encoding, EncodingForm, Object};
-use crate::table::{Include, row, table};
+use crate::table::{row, table};
 
 pub(crate) const JSON: &str = "application/json";
+
+/// What all warnings of an answer may add up to: clients refuse heads that are much larger.
+const WARNING_BYTES: usize = 4096;
 
 /// A response with a body of the given type.
 pub(crate) fn bytes(code: u16, content_type: &'static str, body: impl Into<Body>) -> Response {
@@ -42,12 +45,20 @@ pub(crate) fn error(error: &ApiError) -> Response {
     response
 }
 
-/// Adds a `Warning` header per sentence.
+/// Adds a `Warning` header per sentence, as far as clients take headers.
 pub(crate) fn warn(mut response: Response, warnings: &[String]) -> Response {
+    let mut room = WARNING_BYTES;
     for warning in warnings {
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(header) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
-            response.headers_mut().append(HeaderName::from_static("warning"), header);
+        if quoted.len() > room {
+            break;
+        }
+        room -= quoted.len();
+        match HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
+            Ok(header) => {
+                response.headers_mut().append(HeaderName::from_static("warning"), header);
+            }
+            Err(why) => tracing::debug!(error = %why, warning, "a warning cannot be a header"),
         }
     }
     response
@@ -82,15 +93,14 @@ pub(crate) fn object(
     code: u16,
     resource: &Resource,
     object: &Object,
-    form: Form,
-    include: Include,
+    presentation: Presentation,
     clock: &Clock,
 ) -> Response {
-    match form {
+    match presentation.form {
         Form::Object => bytes(code, JSON, object_bytes(resource, object)),
         Form::Metadata => value(code, &partial(&object.value)),
         Form::Table => {
-            let rows = vec![row(resource, &object.value, include, clock)];
+            let rows = vec![row(resource, &object.value, presentation.include, clock)];
             value(code, &table(resource, rows, &object.version.to_string(), true))
         }
     }
@@ -101,14 +111,14 @@ pub(crate) fn list(
     resource: &Resource,
     objects: &[Arc<Object>],
     version: u64,
-    form: Form,
-    include: Include,
+    presentation: Presentation,
     clock: &Clock,
 ) -> Response {
     let version = version.to_string();
-    match form {
+    match presentation.form {
         Form::Table => {
-            let rows = objects.iter().map(|object| row(resource, &object.value, include, clock)).collect();
+            let shown = |object: &Arc<Object>| row(resource, &object.value, presentation.include, clock);
+            let rows = objects.iter().map(shown).collect();
             value(200, &table(resource, rows, &version, true))
         }
         Form::Metadata => {

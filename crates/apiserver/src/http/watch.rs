@@ -13,22 +13,21 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use futures::stream;
-use http::Request;
+use http::HeaderMap;
 use serde_json::json;
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
-use super::negotiate::{self, Form};
-use super::path::Place;
+use super::negotiate::{Form, Presentation};
 use super::query::Query;
 use super::read::{list_options_error, too_large, version};
-use super::{Shared, respond};
+use super::{Call, Shared, respond};
 use crate::clock::Clock;
 use crate::resource::Resource;
 use crate::selector::Selector;
 use crate::status::{ApiError, FieldError};
 use crate::store::{Change, Encoding, EncodingForm, Event, Object};
-use crate::table::{Include, row, table};
+use crate::table::{row, table};
 
 const BATCH: usize = 128;
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -36,14 +35,15 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// When the client names no time-out: half an hour, and up to as much again.
 const DEFAULT_TIMEOUT: u64 = 1800;
+/// A year: as good as for ever, and still a time that a clock can tell.
+const MAX_TIMEOUT: u64 = 365 * 24 * 3600;
 
 struct Watch {
     shared: Arc<Shared>,
     resource: Arc<Resource>,
     namespace: Option<String>,
     selector: Selector,
-    form: Form,
-    include: Include,
+    presentation: Presentation,
     clock: Clock,
     bookmarks: bool,
     /// Objects to be told of first, and whether their end is to be marked.
@@ -74,21 +74,15 @@ struct Options {
     from: From,
     asked: u64,
     selector: Selector,
-    form: Form,
-    include: Include,
+    presentation: Presentation,
     bookmarks: bool,
     mark_initial_end: bool,
     timeout: Duration,
 }
 
-pub(super) fn watch(
-    shared: &Arc<Shared>,
-    resource: &Arc<Resource>,
-    place: &Place,
-    request: &Request<Body>,
-) -> Result<Response, ApiError> {
-    let options = options(shared, resource, request)?;
-    let watch = begin(shared, resource, place, options)?;
+pub(super) fn watch(call: &Call, headers: &HeaderMap) -> Result<Response, ApiError> {
+    let options = options(call, headers)?;
+    let watch = begin(call, options)?;
     let lines = stream::unfold(watch, |mut watch| async move {
         let line = watch.next().await?;
         Some((Ok::<_, std::convert::Infallible>(line), watch))
@@ -96,12 +90,12 @@ pub(super) fn watch(
     Ok(respond::bytes(200, respond::JSON, Body::from_stream(lines)))
 }
 
-fn options(shared: &Shared, resource: &Resource, request: &Request<Body>) -> Result<Options, ApiError> {
-    let query = Query::of(request.uri());
+fn options(call: &Call, headers: &HeaderMap) -> Result<Options, ApiError> {
+    let query = &call.query;
     let asked = version(query.text("resourceVersion"))?;
-    let send_initial = query.flag_if_given("sendInitialEvents")?;
-    check_options(&query, send_initial)?;
-    let bookmarks = query.flag("allowWatchBookmarks")?;
+    let send_initial = query.flag_if_given("sendInitialEvents");
+    check_options(query, send_initial)?;
+    let bookmarks = query.flag("allowWatchBookmarks");
     Ok(Options {
         from: match (send_initial, asked) {
             (Some(true), _) | (None, 0) => From::Present,
@@ -109,24 +103,19 @@ fn options(shared: &Shared, resource: &Resource, request: &Request<Body>) -> Res
             (_, asked) => From::After(asked),
         },
         asked,
-        selector: Selector::parse(query.text("labelSelector"), query.text("fieldSelector"), resource)?,
-        form: negotiate::form(request.headers())?,
-        include: Include::parse(query.text("includeObject"))?,
+        selector: Selector::parse(query.text("labelSelector"), query.text("fieldSelector"), &call.resource)?,
+        presentation: Presentation::of(headers, query)?,
         bookmarks,
         mark_initial_end: send_initial == Some(true) && bookmarks,
         timeout: match query.number("timeoutSeconds")? {
-            Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs()),
-            _ => Duration::from_secs(DEFAULT_TIMEOUT + shared.write().ids.next() % DEFAULT_TIMEOUT),
+            Some(seconds) if seconds > 0 => Duration::from_secs(seconds.unsigned_abs().min(MAX_TIMEOUT)),
+            _ => Duration::from_secs(DEFAULT_TIMEOUT + call.shared.write().ids.next() % DEFAULT_TIMEOUT),
         },
     })
 }
 
-fn begin(
-    shared: &Arc<Shared>,
-    resource: &Arc<Resource>,
-    place: &Place,
-    options: Options,
-) -> Result<Watch, ApiError> {
+fn begin(call: &Call, options: Options) -> Result<Watch, ApiError> {
+    let Call { shared, resource, place, .. } = call;
     let cluster = shared.read();
     let store = &cluster.store;
     let changed = store.subscribe(&resource.shelf).ok_or_else(ApiError::no_such_path)?;
@@ -149,8 +138,7 @@ fn begin(
         resource: resource.clone(),
         namespace: place.namespace.clone(),
         selector,
-        form: options.form,
-        include: options.include,
+        presentation: options.presentation,
         clock: cluster.clock.clone(),
         bookmarks: options.bookmarks,
         initial,
@@ -294,7 +282,7 @@ impl Watch {
 
     fn line(&mut self, change: Change, object: &Object) -> Bytes {
         let encoding = |form| Encoding { api_version: self.resource.api_version(), form };
-        match self.form {
+        match self.presentation.form {
             Form::Object => {
                 let resource = &self.resource;
                 object.encoded(encoding(EncodingForm::Line(change)), |_| {
@@ -305,7 +293,7 @@ impl Watch {
                 wrap(change.as_str(), &respond::serialize(&respond::partial(stored)))
             }),
             Form::Table => {
-                let rows = vec![row(&self.resource, &object.value, self.include, &self.clock)];
+                let rows = vec![row(&self.resource, &object.value, self.presentation.include, &self.clock)];
                 let headers = !std::mem::replace(&mut self.headers_sent, true);
                 let table = table(&self.resource, rows, &object.version.to_string(), headers);
                 wrap(change.as_str(), &respond::serialize(&table))
@@ -318,7 +306,7 @@ impl Watch {
         if initial_end {
             metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
         }
-        let object = match self.form {
+        let object = match self.presentation.form {
             Form::Object => {
                 json!({ "kind": self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata })
             }

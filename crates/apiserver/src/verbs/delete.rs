@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{definitions, namespaces};
+use crate::builtin;
 use crate::cluster::{Cluster, Target};
 use crate::meta;
 use crate::resource::{Nature, Resource};
@@ -21,22 +22,37 @@ pub(crate) struct DeleteOptions {
 }
 
 impl DeleteOptions {
-    /// From a body; its `dryRun` is looked at by the caller.
-    pub(crate) fn parse(body: &Value) -> Result<DeleteOptions, ApiError> {
+    /// From a body. What cannot be understood is refused: a precondition that was overlooked would
+    /// delete what its sender meant to keep.
+    pub(crate) fn parse(mut body: Value) -> Result<DeleteOptions, ApiError> {
+        builtin::conform_to("meta.DeleteOptions", &mut body).map_err(ApiError::bad_request)?;
+        if let Some(kind) = body["kind"].as_str().filter(|kind| !["", "DeleteOptions"].contains(kind)) {
+            return Err(ApiError::bad_request(format!("a {kind} is no DeleteOptions: nothing was deleted")));
+        }
+        if body["dryRun"].as_array().is_some_and(|list| !list.is_empty()) {
+            return Err(ApiError::bad_request("dryRun is not supported by this server: nothing was changed"));
+        }
+        check_propagation(&body["propagationPolicy"])?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
-        let options = DeleteOptions {
+        Ok(DeleteOptions {
             uid: text(&body["preconditions"]["uid"]),
             resource_version: text(&body["preconditions"]["resourceVersion"]),
             grace: body["gracePeriodSeconds"].as_i64(),
-        };
-        check_propagation(&body["propagationPolicy"])?;
-        Ok(options)
+        })
+    }
+
+    /// From query parameters; an empty policy is none.
+    pub(crate) fn from_query(policy: &str, grace: Option<i64>) -> Result<DeleteOptions, ApiError> {
+        if !policy.is_empty() {
+            check_propagation(&Value::from(policy))?;
+        }
+        Ok(DeleteOptions { grace, ..DeleteOptions::default() })
     }
 }
 
 /// Owners' dependents are not followed, so the policies differ only in name; an unknown one is
 /// refused all the same.
-pub(crate) fn check_propagation(policy: &Value) -> Result<(), ApiError> {
+fn check_propagation(policy: &Value) -> Result<(), ApiError> {
     let known = ["Background", "Foreground", "Orphan"];
     match policy.as_str() {
         None => Ok(()),
@@ -127,11 +143,11 @@ fn grace_of(resource: &Resource, object: &Value, options: &DeleteOptions) -> i64
     if !matches!(resource.nature, Nature::Pod) || !on_a_node || over {
         return 0;
     }
-    let asked = options.grace.map(|grace| if grace < 0 { 1 } else { grace });
     let usual = object["spec"]["terminationGracePeriodSeconds"].as_i64();
     // Once begun, a deletion is only ever shortened by saying so.
     let pending = object["metadata"].get("deletionGracePeriodSeconds").and_then(Value::as_i64);
-    asked.or(pending).or(usual).unwrap_or(30)
+    let grace = options.grace.or(pending).or(usual).unwrap_or(30);
+    if grace < 0 { 1 } else { grace }
 }
 
 /// Notes on the object that its deletion began.

@@ -16,7 +16,7 @@ mod shape;
 use std::sync::Arc;
 
 pub(crate) use create::create;
-pub(crate) use delete::{DeleteOptions, Deleted, check_propagation, delete};
+pub(crate) use delete::{DeleteOptions, Deleted, delete};
 pub(crate) use replace::{Part, patch, replace};
 pub(crate) use scale::{read_scale, write_scale};
 

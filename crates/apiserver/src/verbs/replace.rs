@@ -28,9 +28,29 @@ pub(crate) fn replace(
     options: WriteOptions,
 ) -> Result<Written, ApiError> {
     if cluster.get(target).is_err() && target.resource.traits.create_on_update && part == Part::Main {
-        return create(cluster, target, body, options);
+        return create_by_replace(cluster, target, body, options);
     }
     write(cluster, target, part, body, options, Origin::Sent)
+}
+
+/// Creates what was to be replaced. Who knows its uid meant an object that is gone; a version alone
+/// is no obstacle.
+fn create_by_replace(
+    cluster: &mut Cluster,
+    target: &Target,
+    mut body: Body,
+    options: WriteOptions,
+) -> Result<Written, ApiError> {
+    target.check_name(&body.value)?;
+    let uid = meta::text(&body.value, "uid");
+    if !uid.is_empty() {
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
+        return Err(target.conflict(&why));
+    }
+    if body.value.is_object() {
+        meta::set(&mut body.value, "resourceVersion", None);
+    }
+    create(cluster, target, body, options)
 }
 
 /// Changes the object, or its part, by a patch.
@@ -90,13 +110,7 @@ fn settle(cluster: &mut Cluster, target: &Target) {
 /// Name, namespace, version and uid must be those of the object that is there.
 fn check_identity(target: &Target, new: &mut Value, old: &Value, origin: Origin) -> Result<(), ApiError> {
     let resource = &*target.resource;
-    if meta::name(new) != target.key.name {
-        return Err(ApiError::bad_request(format!(
-            "the name of the object ({}) does not match the name on the URL ({})",
-            meta::name(new),
-            target.key.name
-        )));
-    }
+    target.check_name(new)?;
     place(resource, new, &target.key.namespace)?;
     let (sent, current) = (meta::text(new, "resourceVersion"), meta::text(old, "resourceVersion"));
     if sent.is_empty() && !resource.traits.unconditional_update {

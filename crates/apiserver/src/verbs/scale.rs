@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::replace::{Part, replace};
 use super::{WriteOptions, Written};
+use crate::builtin;
 use crate::cluster::{Cluster, Target, shown};
 use crate::decode::Body;
 use crate::meta;
@@ -25,13 +26,13 @@ pub(crate) fn write_scale(
 ) -> Result<Value, ApiError> {
     let paths = paths(target)?.clone();
     let mut object = shown(&target.resource, &cluster.get(target)?.value);
-    let wanted = change(scale_of(&paths, &object))?;
-    let sent = meta::name(&wanted);
-    if !sent.is_empty() && sent != target.key.name {
-        return Err(ApiError::bad_request(format!(
-            "the name of the object ({sent}) does not match the name on the URL ({})",
-            target.key.name
-        )));
+    let mut wanted = change(scale_of(&paths, &object))?;
+    builtin::conform_to("autoscaling.Scale", &mut wanted).map_err(ApiError::bad_request)?;
+    if let Some(kind) = wanted["kind"].as_str().filter(|kind| *kind != "Scale") {
+        return Err(ApiError::bad_request(format!("a {kind} is no Scale: nothing was changed")));
+    }
+    if !meta::name(&wanted).is_empty() {
+        target.check_name(&wanted)?;
     }
     let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
     if replicas < 0 {

@@ -2,6 +2,7 @@
 
 use crate::{
     cluster::{Cluster, say},
+    ours::FORBIDDEN,
     session::{Session, namespace, session},
 };
 
@@ -147,6 +148,19 @@ async fn exec_runs_a_command_with_input_and_passes_its_exit_code() {
             .await
             .says(&["container other is not valid for pod p"]);
         k.fails(&["exec", "none", "--", "id"]).await.says(&[r#"pods "none" not found"#]);
+        k.ok(&["delete", "pod/p", &format!("node/{}", k.ns)]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn exec_shows_why_a_command_is_refused() {
+    if !Cluster::get().ours {
+        return say("not applicable to this server: kubectl exec: it has no command that is refused");
+    }
+    session(async |k: &Session| {
+        running_pod(k, "127.0.0.1:10250").await;
+        k.fails(&["exec", "p", "--", FORBIDDEN]).await.says(&["Forbidden", "this command is not for you"]);
         k.ok(&["delete", "pod/p", &format!("node/{}", k.ns)]).await;
     })
     .await;

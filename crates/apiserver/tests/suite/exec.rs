@@ -20,6 +20,7 @@ use tokio_tungstenite::{
 use crate::{
     cluster::{Cluster, say},
     harness::{Answer, DEADLINE, MERGE, Read, Scene, assert_says, ours_only, scene},
+    ours::FORBIDDEN,
     workloads::pod,
 };
 
@@ -291,6 +292,27 @@ async fn an_exec_request_must_name_a_command_a_stream_and_a_pod_that_can_run() {
         assert_says(status.text("/message"), &["command"]);
         let status = refused(t, "p", "stdout=false", &["id"]).await.refused(400, "BadRequest");
         assert_says(status.text("/message"), &["stdin, stdout, stderr"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refusal_is_the_same_whatever_the_protocol() {
+    ours_only("a real server asks its admission plugins", async |t: &Scene| {
+        make_pod(t, pod("p"), "Running").await;
+        let path = exec_path(t, "p", "stdout=true", &[FORBIDDEN]);
+        // What kubectl does: WebSocket first, SPDY after any refusal of that.
+        let spdy = || {
+            t.call(http::Method::POST, &path).header("connection", "Upgrade").header("upgrade", "SPDY/3.1")
+        };
+        for answer in [refused(t, "p", "stdout=true", &[FORBIDDEN]).await, spdy().await, t.get(&path).await] {
+            let status = answer.refused(403, "Forbidden");
+            assert_eq!(status["message"], "this command is not for you");
+        }
+        let path = exec_path(t, "p", "stdout=true", &["id"]);
+        let spdy =
+            t.call(http::Method::POST, &path).header("connection", "Upgrade").header("upgrade", "SPDY/3.1");
+        assert_says(spdy.await.refused(400, "BadRequest").text("/message"), &["SPDY/3.1 is not served"]);
     })
     .await;
 }

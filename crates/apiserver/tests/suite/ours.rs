@@ -21,11 +21,17 @@ pub(crate) async fn start(history: usize) -> Server {
     Server::start(config).await.expect("our server starts")
 }
 
+/// A command that nobody may run.
+pub(crate) const FORBIDDEN: &str = "suite-forbidden";
+
 struct LocalExec;
 
 #[async_trait::async_trait]
 impl Exec for LocalExec {
-    async fn admit(&self, _request: &ExecRequest) -> Result<(), (u16, String, String)> {
+    async fn admit(&self, request: &ExecRequest) -> Result<(), (u16, String, String)> {
+        if request.command == [FORBIDDEN] {
+            return Err((403, "Forbidden".to_owned(), "this command is not for you".to_owned()));
+        }
         Ok(())
     }
 
