@@ -1,4 +1,6 @@
 //! The JSONPath that printer columns use: fields, indices, wildcards and filters by equality.
+//! What else there is (recursive descent, slices, unions, filters in filters) is refused when a
+//! definition is made.
 
 use serde_json::Value;
 
@@ -28,27 +30,12 @@ enum Test {
 }
 
 impl JsonPath {
-    /// Reads `.a.b`, `.a['b.c']`, `.a[0]`, `.a[*]`, `.a[?(@.b=="c")].d`, with or without braces.
+    /// Reads `.a.b`, `.a['b.c']`, `.a[0]`, `.a[*]`, `.a[?(@.b=="c")].d`.
     pub(crate) fn parse(source: &str) -> Result<JsonPath, String> {
-        let text = source.trim();
-        let text = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or(text);
-        let text = text.strip_prefix('$').unwrap_or(text);
-        let mut steps = Vec::new();
-        let mut rest = text;
-        while !rest.is_empty() {
-            let (step, after) = match rest.as_bytes()[0] {
-                b'.' => field(&rest[1..])?,
-                b'[' => bracket(rest)?,
-                _ => {
-                    return Err(format!(
-                        "is an invalid simple json path: unexpected {rest:?}, must start with '.'"
-                    ));
-                }
-            };
-            steps.extend(step);
-            rest = after;
+        if !source.starts_with('.') {
+            return Err("must be a simple json path starting with .".to_owned());
         }
-        Ok(JsonPath { steps })
+        steps(source, true)
     }
 
     /// All values the path leads to.
@@ -91,12 +78,31 @@ impl Step {
     }
 }
 
+/// `filters`: whether there may be any, which inside of one there may not.
+fn steps(text: &str, filters: bool) -> Result<JsonPath, String> {
+    let mut steps = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (step, after) = if let Some(after) = rest.strip_prefix('.') {
+            field(after)?
+        } else if rest.starts_with('[') {
+            bracket(rest, filters)?
+        } else {
+            return Err(format!("is an invalid simple json path: unexpected {rest:?}, expected . or ["));
+        };
+        steps.extend(step);
+        rest = after;
+    }
+    Ok(JsonPath { steps })
+}
+
 fn field(rest: &str) -> Result<(Option<Step>, &str), String> {
     let mut name = String::new();
     let mut chars = rest.char_indices();
     while let Some((at, c)) = chars.next() {
         match c {
             '\\' => name.extend(chars.next().map(|(_, escaped)| escaped)),
+            '.' if name.is_empty() => return Err("recursive descent (..) is not supported".to_owned()),
             '.' | '[' => return Ok((named(name), &rest[at..])),
             c if c.is_whitespace() || "{}()|".contains(c) => {
                 return Err(format!("is an invalid simple json path: {c:?}"));
@@ -115,10 +121,13 @@ fn named(name: String) -> Option<Step> {
     }
 }
 
-fn bracket(rest: &str) -> Result<(Option<Step>, &str), String> {
+fn bracket(rest: &str, filters: bool) -> Result<(Option<Step>, &str), String> {
     let end = closing(rest).ok_or_else(|| "unterminated array".to_owned())?;
     let (inside, after) = (rest[1..end].trim(), &rest[end + 1..]);
     if let Some(condition) = inside.strip_prefix("?(").and_then(|c| c.strip_suffix(')')) {
+        if !filters {
+            return Err("a filter inside of a filter is not supported".to_owned());
+        }
         return Ok((Some(filter(condition)?), after));
     }
     if inside == "*" {
@@ -161,7 +170,7 @@ fn filter(condition: &str) -> Result<Step, String> {
         (condition, Test::Exists)
     };
     let path = left.trim().strip_prefix('@').ok_or_else(|| format!("unsupported filter {condition:?}"))?;
-    Ok(Step::Filter { path: JsonPath::parse(path)?, test })
+    Ok(Step::Filter { path: steps(path, false)?, test })
 }
 
 fn literal(text: &str) -> Result<Value, String> {
@@ -172,12 +181,15 @@ fn literal(text: &str) -> Result<Value, String> {
 }
 
 fn quoted(text: &str) -> Option<String> {
-    ['"', '\''].iter().find_map(|q| text.strip_prefix(*q)?.strip_suffix(*q)).map(str::to_owned)
+    let inside =
+        |quote: &char| text.strip_prefix(*quote)?.strip_suffix(*quote).filter(|t| !t.contains(*quote));
+    ['"', '\''].iter().find_map(inside).map(str::to_owned)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
 
     #[test]
@@ -188,8 +200,27 @@ mod tests {
         assert_eq!(first(".status.conditions[?(@.type==\"Ready\")].status"), Some(json!("True")));
         assert_eq!(first(".status.conditions[?(@.type=='Nope')].status"), None);
         assert_eq!(first(".a['b.c'][-1].d"), Some(json!(3)));
-        assert_eq!(first(r"{.a.b\.c[0]}"), Some(json!(1)));
+        assert_eq!(first(r".a.b\.c[0]"), Some(json!(1)));
         assert_eq!(first(".status.conditions[*].type"), Some(json!("Synced")));
-        assert!(JsonPath::parse("a.b").is_err() && JsonPath::parse(".a[").is_err());
+        for bad in ["a.b", ".a[", "{.a}", "..a", ".a..b", ".a[?(@.b[?(@.c)])]", ".a[1:2]", ".a['b','c']"] {
+            assert!(JsonPath::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_path_of_filters_without_end_is_refused() {
+        assert!(JsonPath::parse(&format!(".a{}", "[?(@".repeat(200_000))).is_err());
+        let nested = format!(".a{}{}", "[?(@".repeat(1000), ")]".repeat(1000));
+        assert!(JsonPath::parse(&nested).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_is_followed_or_refused(path in r#"(\.|\[|\]|\?\(@|\)|==|!=|\*|'|"|\\|[a-c0-9]|-|ü| ){0,14}"#) {
+            let object = json!({ "a": [{ "b": { "c": [1, 2] } }, "ü"], "b": { "a": null } });
+            if let Ok(path) = JsonPath::parse(&format!(".{path}")) {
+                path.find(&object);
+            }
+        }
     }
 }

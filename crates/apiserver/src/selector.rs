@@ -39,8 +39,7 @@ struct FieldRequirement {
 impl Selector {
     /// Field names are those of the view asked for; each must be one the resource can select by.
     pub(crate) fn parse(labels: &str, fields: &str, resource: &Resource) -> Result<Selector, ApiError> {
-        let labels = parse_labels(labels)
-            .map_err(|why| ApiError::bad_request(format!("unable to parse requirement: {why}")))?;
+        let labels = parse_labels(labels).map_err(ApiError::bad_request)?;
         Ok(Selector { labels, fields: parse_fields(fields, resource)? })
     }
 
@@ -106,12 +105,14 @@ fn parse_fields(text: &str, resource: &Resource) -> Result<Vec<FieldRequirement>
 
 /// The grammar of label selectors: `a`, `!a`, `a=b`, `a!=b`, `a in (b,c)`, `a notin (b)`, `a>1`.
 fn parse_labels(text: &str) -> Result<Vec<Requirement>, String> {
-    split_outside_parentheses(text)
-        .into_iter()
-        .map(str::trim)
-        .filter(|term| !term.is_empty())
-        .map(parse_label)
-        .collect()
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let parse = |term: &str| match term.trim() {
+        "" => Err("found '', expected: !, identifier, or identifier after ','".to_owned()),
+        term => parse_label(term).map_err(|why| format!("unable to parse requirement: {why}")),
+    };
+    split_outside_parentheses(text).into_iter().map(parse).collect()
 }
 
 fn split_outside_parentheses(text: &str) -> Vec<&str> {
@@ -144,7 +145,7 @@ fn parse_label(term: &str) -> Result<Requirement, String> {
     }
     if let Some((head, rest)) = term.split_once('(') {
         let values = rest.strip_suffix(')').ok_or_else(|| format!("found '{term}', expected: ')'"))?;
-        let values: Vec<String> = values.split(',').map(|value| value.trim().to_owned()).collect();
+        let values = values.split(',').map(label_value).collect::<Result<Vec<String>, String>>()?;
         let mut words = head.split_whitespace();
         return match (words.next(), words.next(), words.next()) {
             (Some(key), Some("in"), None) => requirement(key, Test::In(values)),
@@ -179,6 +180,7 @@ fn label_value(value: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
 
     fn selects(selector: &str, labels: Value) -> bool {
@@ -200,8 +202,31 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["a in b", "a in (b", "a b (c)", "-bad=x", "a=b c"] {
+        for text in [
+            "a in b",
+            "a in (b",
+            "a b (c)",
+            "-bad=x",
+            "a=b c",
+            "a,",
+            ",a",
+            "a,,b",
+            "a in (-b)",
+            "a in (b c)",
+            "!!a",
+        ] {
             assert!(parse_labels(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_selects_or_is_refused(text in r"([a-c0-9]|=|!|,|\(|\)|>|<| |in|notin|-|ü){0,12}") {
+            if let Ok(labels) = parse_labels(&text) {
+                let selector = Selector { labels, fields: Vec::new() };
+                selector.matches(&json!({ "metadata": { "labels": { "a": "b", "c": "1" } } }));
+                selector.matches(&json!({ "metadata": {} }));
+            }
         }
     }
 }
