@@ -4,8 +4,14 @@ trap 'kill "$monitor" "$heart" 2>/dev/null; wait' EXIT
 trap 'exit 1' TERM HUP INT PIPE
 ip monitor link address route netconf </dev/null &
 monitor=$!
-# Until its socket is bound to groups, a change could be missed.
+# Until its socket is bound to groups, a change could be missed; and what arrives before it has learnt the links'
+# names, it drops. It opens a second socket after that, in the versions we know: one that does not gets a second.
 listening() {
+  sockets=0
+  for fd in "/proc/$monitor/fd/"*; do
+    [[ ${fd##*/} -gt 2 && -S $fd ]] && sockets=$((sockets + 1))
+  done
+  [[ $sockets -ge 2 || $tries -gt 50 ]] || return
   while read -r _ family port groups _; do
     [[ $family == 0 && $port == "$monitor" && $groups != 00000000 ]] && return
   done </proc/net/netlink

@@ -102,13 +102,17 @@ impl Monitor {
         line.expect("a line in time").expect("readable")
     }
 
+    /// The next line that is no heartbeat; those come for ever, so it has a deadline of its own.
     async fn line_of_a_change(&mut self) -> String {
-        loop {
-            let line = self.line().await.expect("still running");
-            if line != "causeway-alive" {
-                return line;
+        let change = async {
+            loop {
+                let line = self.line().await.expect("still running");
+                if line != "causeway-alive" {
+                    return line;
+                }
             }
-        }
+        };
+        tokio::time::timeout(Duration::from_secs(20), change).await.expect("a change in time")
     }
 
     async fn end(mut self) -> Option<i32> {
