@@ -2,15 +2,18 @@
 
 use causeway_core::names::{parse_address, parse_number};
 use causeway_core::vpc::exchange::{
-    LOCAL_CLUSTER, LOCAL_GATEWAY, LOCAL_VPC, ORIGIN, ORIGIN_NAMESPACE, Record, WRITER,
+    LOCAL_CLUSTER, LOCAL_GATEWAY, LOCAL_VPC, ORIGIN, ORIGIN_NAMESPACE, Record,
 };
+use causeway_core::vpc::member::Member;
 use causeway_core::vpc::objects::{
-    Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, Subnet, Tunnel, TunnelSpec, VpcGateway, Workload,
+    Eip, Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, Subnet, Tunnel, TunnelSpec, VpcGateway,
+    Workload,
 };
 use causeway_core::vpc::status::{CONDITIONS, Condition, TunnelStatus};
 use causeway_core::vpc::want::TunnelKind;
 use causeway_core::{ClusterId, GatewayName, Invalid, ObjectKey};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::ABANDON;
@@ -22,6 +25,9 @@ use crate::tunnel::{TunnelType, VpcNatTunnel, VpcNatTunnelSpec, VpcNatTunnelStat
 pub const GATEWAY_LABEL: &str = "ovn.kubernetes.io/vpc-nat-gw=true";
 /// The container to run commands in.
 pub const GATEWAY_CONTAINER: &str = "vpc-nat-gw";
+
+/// How the names of gateways' workloads begin unless kube-ovn was told otherwise.
+pub const DEFAULT_GATEWAY_PREFIX: &str = "vpc-nat-gw";
 
 const GATEWAY_NAME: &str = "ovn.kubernetes.io/vpc_nat_gw";
 const LOGICAL_SWITCH: &str = "ovn.kubernetes.io/logical_switch";
@@ -46,19 +52,23 @@ pub fn unreadable_tunnel(meta: &ObjectMeta, why: &str) -> Tunnel {
 }
 
 fn bare_tunnel(meta: &ObjectMeta) -> Tunnel {
-    let created = meta.creation_timestamp.as_ref().map(|time| time.0.as_second());
     Tunnel {
         key: key(meta),
         uid: meta.uid.clone().unwrap_or_default(),
         resource_version: meta.resource_version.clone().unwrap_or_default(),
         generation: meta.generation.unwrap_or_default(),
-        created: created.unwrap_or_default(),
+        created: created(meta),
         deleting: meta.deletion_timestamp.is_some(),
         finalizers: meta.finalizers.clone().unwrap_or_default(),
         abandon: annotation(meta, ABANDON) == Some("true"),
         spec: Err(String::new()),
         status: TunnelStatus::default(),
     }
+}
+
+/// Seconds since 1970.
+fn created(meta: &ObjectMeta) -> i64 {
+    meta.creation_timestamp.as_ref().map(|time| time.0.as_second()).unwrap_or_default()
 }
 
 fn tunnel_spec(spec: &VpcNatTunnelSpec, meta: &ObjectMeta) -> Result<TunnelSpec, Invalid> {
@@ -149,7 +159,6 @@ pub fn record(object: &GatewayExIp) -> Record {
         cluster,
         origin,
         origin_namespace: label(ORIGIN_NAMESPACE),
-        writer: annotation(meta, WRITER).map(Into::into),
         deleting: meta.deletion_timestamp.is_some(),
     }
 }
@@ -163,6 +172,14 @@ fn by_name(name: &str, origin: Option<&ClusterId>) -> (Option<GatewayName>, Opti
     }
 }
 
+/// A claim to a cluster's id; nothing when it has run out by `now` (seconds since 1970).
+pub fn member(lease: &Lease, now: i64) -> Option<Member> {
+    let cluster = lease.metadata.labels.as_ref()?.get(ORIGIN)?.parse().ok()?;
+    let spec = lease.spec.as_ref()?;
+    let until = spec.renew_time.as_ref()?.0.as_second() + i64::from(spec.lease_duration_seconds?);
+    (now <= until).then(|| Some(Member { cluster, uid: spec.holder_identity.clone()? }))?
+}
+
 /// A gateway's workload, from its parts: StatefulSets and Deployments differ only in type.
 pub fn workload(
     meta: &ObjectMeta,
@@ -171,7 +188,7 @@ pub fn workload(
     prefix: &str,
 ) -> Option<Workload> {
     let named = template.and_then(|template| annotation(template, GATEWAY_NAME));
-    let gateway = named.or_else(|| meta.name.as_deref()?.strip_prefix(prefix))?.parse().ok()?;
+    let gateway = named.or_else(|| unprefixed(meta.name.as_deref()?, prefix))?.parse().ok()?;
     let subnet = template.and_then(|template| annotation(template, LOGICAL_SWITCH)).map(Into::into);
     Some(Workload { gateway, ready: available.unwrap_or_default() >= 1, subnet })
 }
@@ -180,7 +197,7 @@ pub fn workload(
 pub fn gateway_pod(pod: &Pod, prefix: &str) -> Option<GatewayPod> {
     let meta = &pod.metadata;
     let app = meta.labels.as_ref().and_then(|labels| labels.get("app"));
-    let gateway = annotation(meta, GATEWAY_NAME).or_else(|| app?.strip_prefix(prefix))?.parse().ok()?;
+    let gateway = annotation(meta, GATEWAY_NAME).or_else(|| unprefixed(app?, prefix))?.parse().ok()?;
     let address = |name: &str| annotation(meta, name).and_then(|text| parse_address(text).ok());
     let external = meta.annotations.iter().flatten().filter_map(|(name, text)| {
         let provider =
@@ -203,6 +220,11 @@ pub fn gateway_pod(pod: &Pod, prefix: &str) -> Option<GatewayPod> {
     })
 }
 
+/// The gateway's name in its workload's.
+fn unprefixed<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
+    name.strip_prefix(prefix)?.strip_prefix('-')
+}
+
 fn annotation<'a>(meta: &'a ObjectMeta, name: &str) -> Option<&'a str> {
     meta.annotations.as_ref()?.get(name).map(String::as_str).filter(|text| !text.is_empty())
 }
@@ -214,7 +236,23 @@ pub fn vpc_gateway(object: &kube_ovn::VpcNatGateway) -> VpcGateway {
         vpc: text(&object.spec.vpc),
         lan: object.spec.lan_ip.as_deref().and_then(|text| parse_address(text).ok()),
         external_subnets: object.spec.external_subnets.clone(),
+        no_default_eip: object.spec.no_default_eip.unwrap_or_default(),
     }
+}
+
+/// A floating address; nothing before it has one.
+pub fn eip(object: &kube_ovn::IptablesEIP) -> Option<Eip> {
+    Some(Eip {
+        gateway: object.spec.nat_gw_dp.as_ref()?.parse().ok()?,
+        address: parse_address(object.status.as_ref()?.ip.as_deref()?).ok()?,
+        created: created(&object.metadata),
+    })
+}
+
+/// How kube-ovn begins the names of gateways' workloads, a dash following: as its ConfigMap says.
+pub fn gateway_prefix(config: &ConfigMap) -> &str {
+    let told = config.data.as_ref().and_then(|data| data.get("natGwNamePrefix"));
+    told.map(|prefix| prefix.trim()).filter(|prefix| !prefix.is_empty()).unwrap_or(DEFAULT_GATEWAY_PREFIX)
 }
 
 /// A subnet.

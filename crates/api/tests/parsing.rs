@@ -3,7 +3,8 @@
 use causeway_api::{GatewayExIp, VpcNatTunnel, parse};
 use causeway_core::vpc::TunnelKind;
 use causeway_core::vpc::objects::{Ends, NodeHealth};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -121,7 +122,7 @@ fn a_gateway_pod_tells_its_addresses_on_dual_stack_too() {
         "spec": { "nodeName": "n1", "containers": [] },
         "status": { "phase": "Running" },
     }));
-    let pod = parse::gateway_pod(&pod, "vpc-nat-gw-").expect("a gateway's");
+    let pod = parse::gateway_pod(&pod, "vpc-nat-gw").expect("a gateway's");
     assert_eq!(pod.gateway.as_str(), "gw1");
     assert_eq!(pod.lan.map(|a| a.to_string()).as_deref(), Some("10.0.1.254"));
     assert_eq!(pod.router.map(|a| a.to_string()).as_deref(), Some("10.0.1.1"));
@@ -138,4 +139,45 @@ fn a_silent_node_tells_since_when_and_a_new_one_is_not_silent() {
     assert_eq!(node(ready("True")), (NodeHealth::Ready, None));
     assert_eq!(node(ready("Unknown")), (NodeHealth::NotReady, Some(60)));
     assert_eq!(node(json!([])), (NodeHealth::Ready, None));
+}
+
+#[test]
+fn a_gateway_is_known_by_its_annotation_or_by_the_prefix_that_kube_ovn_was_told() {
+    let config = |data: Value| object::<ConfigMap>(json!({ "metadata": {}, "data": data }));
+    assert_eq!(parse::gateway_prefix(&config(json!({ "natGwNamePrefix": "edge" }))), "edge");
+    assert_eq!(parse::gateway_prefix(&config(json!({ "natGwNamePrefix": "" }))), "vpc-nat-gw");
+    assert_eq!(parse::gateway_prefix(&config(json!({ "image": "x" }))), "vpc-nat-gw");
+    let workload = |name: &str, annotations: Value| {
+        let meta = object(json!({ "name": name }));
+        let template = object(json!({ "annotations": annotations }));
+        parse::workload(&meta, Some(&template), Some(1), "edge").map(|workload| workload.gateway.to_string())
+    };
+    assert_eq!(workload("edge-gw1", json!({})).as_deref(), Some("gw1"));
+    assert_eq!(workload("edgegw1", json!({})), None);
+    assert_eq!(workload("vpc-nat-gw-gw1", json!({})), None);
+    let named = json!({ "ovn.kubernetes.io/vpc_nat_gw": "gw2" });
+    assert_eq!(workload("vpc-nat-gw-gw1", named).as_deref(), Some("gw2"));
+}
+
+#[test]
+fn a_floating_address_counts_once_it_is_there_and_a_claim_until_it_runs_out() {
+    let eip = |spec: Value, status: Value| {
+        parse::eip(&object(
+            json!({ "apiVersion": "kubeovn.io/v1", "kind": "IptablesEIP", "metadata": { "name": "e" }, "spec": spec, "status": status }),
+        ))
+    };
+    let known =
+        eip(json!({ "natGwDp": "gw1" }), json!({ "ip": "172.50.16.77", "ready": true })).expect("an address");
+    assert_eq!((known.gateway.as_str(), known.address), ("gw1", [172, 50, 16, 77].into()));
+    assert_eq!(eip(json!({ "natGwDp": "gw1" }), json!({ "ip": "" })), None);
+    assert_eq!(eip(json!({}), json!({ "ip": "172.50.16.77" })), None);
+
+    let lease: Lease = object(json!({
+        "metadata": { "name": "l", "labels": { "submariner-io/clusterID": "c1" } },
+        "spec": { "holderIdentity": "u1", "leaseDurationSeconds": 360, "renewTime": "1970-01-01T00:01:00.000000Z" },
+    }));
+    let member = parse::member(&lease, 420).expect("in force");
+    assert_eq!((member.cluster.as_str(), member.uid.as_str()), ("c1", "u1"));
+    assert_eq!(parse::member(&lease, 421), None);
+    assert_eq!(parse::member(&Lease::default(), 0), None);
 }

@@ -36,9 +36,10 @@ pub(crate) struct Args {
     /// This cluster's egress addresses, in place of Submariner's.
     #[arg(long, value_name = "IP,…", value_delimiter = ',')]
     egress_ips: Vec<Ipv4Addr>,
-    /// How the names of gateways' workloads begin.
-    #[arg(long, value_name = "PREFIX", default_value = "vpc-nat-gw-")]
-    gateway_prefix: String,
+    /// How the names of gateways' workloads begin, in place of natGwNamePrefix in kube-ovn's ConfigMap
+    /// kube-system/ovn-vpc-nat-config (where that is missing too: vpc-nat-gw).
+    #[arg(long, value_name = "PREFIX")]
+    gateway_prefix: Option<String>,
     /// Where /healthz, /readyz and /metrics are served.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,

@@ -393,20 +393,88 @@ async fn everything_submariner_tells_can_be_given_by_flag() {
 }
 
 #[tokio::test]
-async fn a_second_cluster_with_the_same_id_is_told_so_and_fights_with_nobody() {
+async fn two_clusters_with_one_id_are_both_told_so_and_fight_over_nothing() {
     let Some(sandbox) = Sandbox::bare().await else { return };
     let (one, two, broker) = (sandbox.cluster(1).await, sandbox.cluster(2).await, sandbox.broker().await);
     says(&broker, MEETING, "gw1.cluster1", Some("172.50.16.11")).await;
+    says(&one, SYSTEM, "gw1-cluster2", Some("172.50.16.21")).await;
+    one.create(&vxlan("first0", "gw1", "cluster2/gw1", "10.100.9.1/24")).await;
+    one.up("first0").await;
     let version =
         async || broker.records(MEETING).get("gw1.cluster1").await.expect("it stays").resource_version();
-    let before = version().await;
+    let (before, built) = (version().await, one.marked("gw1").await);
 
-    let taken = json!({ "spec": { "clusterID": "cluster1" } });
-    let patch = Patch::Merge(&taken);
-    discoveries(&two).patch("service-discovery", &PatchParams::default(), &patch).await.expect("accepted");
-    two.create(&vxlan("twin0", "gw1", "cluster3/gw1", "10.100.9.1/24")).await;
-    let sentence = two.down("twin0", "ClusterIdTaken").await;
-    assert!(sentence.contains("cluster1") && sentence.contains("gw1.cluster1"), "{sentence}");
+    let goes_by = async |id: &str| {
+        let spec = json!({ "spec": { "clusterID": id } });
+        let patch = Patch::Merge(&spec);
+        discoveries(&two)
+            .patch("service-discovery", &PatchParams::default(), &patch)
+            .await
+            .expect("accepted");
+    };
+    goes_by("cluster1").await;
+    two.create(&vxlan("second0", "gw1", "cluster3/gw1", "10.100.9.1/24")).await;
+    for (cluster, tunnel) in [(&one, "first0"), (&two, "second0")] {
+        let sentence = cluster.down(tunnel, "ClusterIdTaken").await;
+        assert!(
+            sentence.contains("the id cluster1") && sentence.contains("causeway.cluster1."),
+            "{sentence}"
+        );
+    }
     assert_eq!(version().await, before, "the first one's copy was left alone");
-    says(&one, SYSTEM, "gw1-cluster1", Some("172.50.16.11")).await;
+    assert_eq!(one.marked("gw1").await, built, "what was built stays");
+
+    goes_by("cluster2").await;
+    one.up("first0").await;
+    says(&broker, MEETING, "gw1.cluster2", Some("172.50.16.21")).await;
+}
+
+#[tokio::test]
+async fn a_gateway_without_a_default_address_publishes_its_floating_one() {
+    let Some(sandbox) = Sandbox::bare().await else { return };
+    let one = sandbox.cluster(1).await;
+    says(&one, SYSTEM, "gw2-cluster1", Some("172.50.16.12")).await;
+    let none =
+        ["patch", "vpc-nat-gateways", "gw2", "--type=merge", "-p", r#"{"spec":{"noDefaultEIP":true}}"#];
+    one.kubectl(&none).await.ok();
+    one.create(&vxlan("float0", "gw2", "cluster2/gw2", "10.100.9.1/24")).await;
+    let sentence = one.down("float0", "GatewayIncomplete").await;
+    assert!(sentence.contains("IptablesEIP"), "{sentence}");
+    let eip = json!({
+        "apiVersion": "kubeovn.io/v1", "kind": "IptablesEIP", "metadata": { "name": "eip2" },
+        "spec": { "natGwDp": "gw2" },
+    });
+    one.apply(&eip.to_string()).await.ok();
+    let status = r#"{"status":{"ip":"172.50.16.77","ready":true}}"#;
+    one.kubectl(&["patch", "iptables-eips", "eip2", "--subresource=status", "--type=merge", "-p", status])
+        .await
+        .ok();
+    says(&one, SYSTEM, "gw2-cluster1", Some("172.50.16.77")).await;
+    assert_eq!(one.up("float0").await.status.expect("a status").internal_ip.as_deref(), Some("172.50.16.77"));
+}
+
+#[tokio::test]
+async fn gateways_are_found_under_the_prefix_that_kube_ovn_is_told() {
+    let Some(sandbox) = Sandbox::bare().await else { return };
+    let one = sandbox.cluster(1).await;
+    let labels = json!({ "app": "edge-gw9", "ovn.kubernetes.io/vpc-nat-gw": "true" });
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": { "name": "edge-gw9", "namespace": SYSTEM, "labels": labels },
+        "spec": {
+            "replicas": 0, "serviceName": "", "selector": { "matchLabels": labels },
+            "template": { "metadata": { "labels": labels }, "spec": { "containers": [{ "name": "vpc-nat-gw", "image": "x" }] } },
+        },
+    });
+    one.apply(&set.to_string()).await.ok();
+    one.create(&vxlan("edge0", "gw9", "cluster2/gw1", "10.100.9.1/24")).await;
+    one.create(&vxlan("known0", "gw1", "cluster2/gw1", "10.100.8.1/24")).await;
+    one.down("edge0", "GatewayNotFound").await;
+    one.up("known0").await;
+    let config =
+        ["create", "configmap", "ovn-vpc-nat-config", "-n", SYSTEM, "--from-literal=natGwNamePrefix=edge"];
+    one.kubectl(&config).await.ok();
+    one.down("edge0", "GatewayNotRunning").await;
+    // The sandbox's own gateways carry kube-ovn's annotation, so a prefix does not hide them.
+    one.up("known0").await;
 }

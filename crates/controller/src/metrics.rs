@@ -16,6 +16,7 @@ pub enum ScopeKind {
     Record,
     Export,
     Import,
+    Membership,
 }
 
 /// How it went.

@@ -3,7 +3,8 @@
 mod world;
 
 use causeway_core::vpc::exchange::{self, RecordTask};
-use causeway_core::vpc::objects::{Ends, NodeHealth};
+use causeway_core::vpc::member::{Member, MembershipTask, membership};
+use causeway_core::vpc::objects::{Eip, Ends, NodeHealth, VpcGateway};
 use causeway_core::vpc::outcome::{judge, repairs};
 use causeway_core::vpc::status::{CLEANUP_BLOCKED, Finalizer, READY, ROUTED};
 use causeway_core::vpc::{Change, Event, Have, Problem, Scope, Trouble, TunnelKind, compile, model, plan};
@@ -384,7 +385,6 @@ fn a_copy_under_our_id_is_never_brought_home() {
 #[test]
 fn a_cluster_that_goes_by_our_id_is_named_and_nothing_is_fought_over() {
     let mut world = World::new();
-    world.state.apply(Event::Uid("ours".into()));
     let gateway = "gw1".parse().expect("name");
     let RecordTask::Put(record, None) = exchange::own_record(&world.state, &gateway) else {
         panic!("a new record")
@@ -392,20 +392,61 @@ fn a_cluster_that_goes_by_our_id_is_named_and_nothing_is_fought_over() {
     world.take_in(&record);
     world.tunnel("ns1/demo", |_| {});
     world.visit("gw1");
-    world.copy_by("theirs", "cluster1/gw1");
-    assert_eq!(
-        exchange::export(&world.state, "gw1.cluster1"),
-        RecordTask::Nothing,
-        "it is not ours to change"
-    );
-    assert_eq!(exchange::export(&world.state, "gw2.cluster1"), RecordTask::Nothing);
+    world.copy("cluster1/gw1", "6.6.6.6");
+    let exported = |world: &World| exchange::export(&world.state, "gw1.cluster1");
+    assert!(matches!(exported(&world), RecordTask::Put(..)), "a copy under our id is ours to correct");
+
+    world.members(&[("cluster1", "ours"), ("cluster1", "theirs")]);
+    assert_eq!(exported(&world), RecordTask::Nothing, "it is not ours alone");
+    assert_eq!(exchange::export(&world.state, "gw9.cluster1"), RecordTask::Nothing);
     assert_eq!(world.reason("ns1/demo"), "ClusterIdTaken");
     let before = world.have("gw1");
     world.visit("gw1");
     assert_eq!(world.have("gw1"), before, "what was built stays");
-    world.copy_by("ours", "cluster1/gw1");
-    assert!(
-        matches!(exchange::export(&world.state, "gw1.cluster1"), RecordTask::Put(..)),
-        "it is ours again"
+
+    world.members(&[("cluster1", "ours")]);
+    assert!(matches!(exported(&world), RecordTask::Put(..)), "the other claim ran out");
+}
+
+#[test]
+fn nothing_is_exported_before_our_claim_is_seen_among_the_others() {
+    let mut world = World::new();
+    let gateway = "gw1".parse().expect("name");
+    let RecordTask::Put(record, None) = exchange::own_record(&world.state, &gateway) else {
+        panic!("a new record")
+    };
+    world.take_in(&record);
+    world.state.apply(Event::Copies(Change::Reset(Default::default())));
+    world.members(&[("cluster2", "theirs")]);
+    let exported = |world: &World| exchange::export(&world.state, "gw1.cluster1");
+    assert_eq!(exported(&world), RecordTask::Nothing);
+    let us = Member { cluster: "cluster1".parse().expect("id"), uid: "ours".into() };
+    let claim = MembershipTask { claim: Some(us), stale: Vec::new() };
+    assert_eq!(membership(&world.state), claim);
+    world.members(&[("cluster1", "ours"), ("formerly", "ours")]);
+    assert!(matches!(exported(&world), RecordTask::Put(..)));
+    assert_eq!(
+        membership(&world.state),
+        MembershipTask { stale: vec!["causeway.formerly.ours".into()], ..claim }
     );
+    world.state.apply(Event::NoMembers);
+    assert!(matches!(exported(&world), RecordTask::Put(..)), "a broker without claims is used all the same");
+}
+
+#[test]
+fn a_gateway_without_a_default_address_is_reached_by_its_oldest_floating_one() {
+    let mut world = World::new();
+    let declared = VpcGateway { vpc: None, lan: None, external_subnets: Vec::new(), no_default_eip: true };
+    world.state.apply(Event::VpcGateways(Change::Put("gw1".into(), declared)));
+    world.tunnel("ns1/demo", |_| {});
+    world.visit("gw1");
+    assert_eq!(world.reason("ns1/demo"), "GatewayIncomplete");
+    for (name, octet, created) in [("a-later", 78, 2), ("b-first", 77, 1)] {
+        let (gateway, address) = ("gw1".parse().expect("name"), [172, 50, 16, octet].into());
+        world.state.apply(Event::Eips(Change::Put(name.into(), Eip { gateway, address, created })));
+    }
+    world.visit("gw1");
+    assert_eq!(world.reason("ns1/demo"), "Up");
+    let record = exchange::own_record(&world.state, &"gw1".parse().expect("name"));
+    assert!(matches!(record, RecordTask::Put(object, _) if object.external_ip == "172.50.16.77"));
 }

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use causeway_core::names::{Cidr, ObjectKey};
 use causeway_core::vpc::{
-    Action, EgressRange, Have, Link, NatRule, Plan, Route, TunnelKind, TunnelWant, Variant, Want, model, plan,
+    Action, EgressRange, Have, Link, LinkKind, NatRule, Plan, Route, Step, TunnelKind, TunnelWant, Variant,
+    Want, model, plan, plan_doubting,
 };
 use proptest::prelude::*;
 use worlds::{drifted, have, want};
@@ -59,14 +60,10 @@ fn routed(have: &Have) -> BTreeSet<Cidr> {
     have.routes.iter().filter(|route| route.is_ours() && route.metric == 0).map(|route| route.range).collect()
 }
 
-/// The ranges whose way runs over a link that is made again, or loses an address.
+/// The ranges whose way runs over a link that is made again.
 fn interrupted(plan: &Plan, have: &Have) -> BTreeSet<Cidr> {
     let hit = |link: &str| {
-        plan.steps.iter().any(|step| match &step.action {
-            Action::LinkDel { link: l } => l == link,
-            Action::AddrDel { link: l, .. } => l.as_str() == link,
-            _ => false,
-        })
+        plan.steps.iter().any(|step| matches!(&step.action, Action::LinkDel { link: l } if l == link))
     };
     let routes = have.routes.iter().filter(|route| route.dev.as_deref().is_some_and(hit));
     routes.map(|route| route.range).collect()
@@ -109,6 +106,37 @@ proptest! {
     #[test]
     fn what_was_made_needs_nothing_more(want in want(), have in have(), damage in prop::collection::vec(any::<usize>(), 0..5)) {
         keeps_its_promises(&want, &drifted(have, &want, &damage));
+    }
+
+    #[test]
+    fn a_tunnel_whose_link_can_not_be_made_leaves_nothing_behind(want in want(), have in have(), made in want()) {
+        // A gateway whose kernel lacks GRE.
+        let mut have = drifted(have, &made, &[]);
+        let gre: Vec<String> = have.links.iter().filter(|(_, link)| matches!(link.kind, Some(LinkKind::Gre { .. }))).map(|(name, _)| name.clone()).collect();
+        for name in gre {
+            have.links.remove(&name);
+            have.routes.retain(|route| route.dev.as_ref() != Some(&name));
+        }
+        let lacks = |action: &Action| matches!(action, Action::LinkAdd { want: LinkKind::Gre { .. }, .. });
+        let first = plan(&want, &have);
+        let doubted: BTreeSet<ObjectKey> = first.steps.iter().filter(|s| lacks(&s.action)).filter_map(|s| s.owner.clone()).collect();
+        let attempt = |plan: &Plan, have: &mut Have| {
+            for step in plan.steps.iter().filter(|step| !lacks(&step.action)) {
+                // What builds on the link fails with it.
+                let _ = model::apply(have, &step.action);
+            }
+        };
+        attempt(&first, &mut have);
+        attempt(&plan_doubting(&want, &have, &doubted), &mut have);
+        let again = plan_doubting(&want, &have, &doubted);
+        let only_links = |s: &Step| matches!(s.action, Action::LinkAdd { .. } | Action::LinkAlias { .. }) && s.owner.as_ref().is_some_and(|o| doubted.contains(o));
+        prop_assert!(again.steps.iter().all(only_links), "{:#?}", again.steps);
+        for owner in &doubted {
+            prop_assert!(!have.holding().includes(owner), "{owner} in {have:#?}");
+        }
+        if want.tunnels.values().all(|tunnel| doubted.contains(&tunnel.owner)) && want.frozen.is_empty() {
+            prop_assert!(!have.holding().anything, "{have:#?}");
+        }
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use causeway_core::vpc::exchange::{self, RECORD_NAMESPACE, Record, RecordTask};
+use causeway_core::vpc::member::{Member, MembershipTask, membership};
 use causeway_core::vpc::objects::{
-    Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, Subnet, TUNNEL_FINALIZER, Tunnel, TunnelSpec,
-    VpcGateway, Workload,
+    Eip, Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, Subnet, TUNNEL_FINALIZER, Tunnel,
+    TunnelSpec, VpcGateway, Workload,
 };
 use causeway_core::vpc::status::TunnelTask;
 use causeway_core::vpc::{
@@ -77,7 +78,6 @@ fn record_of(peer: &Peer, namespace: &str, separator: char, octet: u8, origin: b
         cluster: Some(peer.cluster.clone()),
         origin: origin.then(|| peer.cluster.clone()),
         origin_namespace: origin.then(|| RECORD_NAMESPACE.into()),
-        writer: (octet > 2).then(|| format!("uid{}", octet % 2)),
         deleting: false,
     }
 }
@@ -152,6 +152,7 @@ fn any_happening() -> impl Strategy<Value = Happening> {
                 vpc: Some("v".into()),
                 lan: Some(Ipv4Addr::new(10, 0, 1, octet)),
                 external_subnets: vec!["x".into()],
+                no_default_eip: octet == 2,
             })
             .boxed(),
     );
@@ -165,6 +166,13 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         .prop_map(|h| ("n1".to_string(), h));
     let globalnet =
         select(vec!["242.0.0.0/16", "242.1.0.0/16"]).prop_map(|range| ("c1".to_string(), name(range)));
+    let eip = (any_gateway(), 0..2i64).prop_map(|(gateway, created)| {
+        (format!("eip{created}"), Eip { gateway, address: Ipv4Addr::new(172, 50, 16, 101), created })
+    });
+    let member = (select(vec!["c1", "c2"]), select(vec!["uid0", "uid1"])).prop_map(|(cluster, uid)| {
+        let member = Member { cluster: name(cluster), uid: uid.into() };
+        (member.name(), member)
+    });
     prop_oneof![
         8 => event(any_change(any_tunnel()).prop_map(Event::Tunnels)),
         3 => event(any_change(any_record()).prop_map(Event::Records)),
@@ -173,13 +181,16 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         2 => event(any_change(workload.clone()).prop_map(Event::StatefulSets)),
         1 => event(any_change(workload).prop_map(Event::Deployments)),
         1 => event(any_change(vpc_gateway).prop_map(Event::VpcGateways)),
+        1 => event(any_change(eip).prop_map(Event::Eips)),
+        3 => event(any_change(member).prop_map(Event::Members)),
+        1 => Just(Happening::Event(Box::new(Event::NoMembers))),
         1 => event(any_change(subnet).prop_map(Event::Subnets)),
         1 => event(any_change(vpc).prop_map(Event::Vpcs)),
         1 => event(any_change(node).prop_map(Event::Nodes)),
         1 => event(any_change(globalnet).prop_map(Event::Globalnets)),
         1 => event(prop::option::weighted(0.9, Just(name("c1"))).prop_map(Event::Identity)),
         1 => event(vec(1..9u8, 0..8).prop_map(|octets| Event::Egress(octets.into_iter().map(|o| Ipv4Addr::new(242, 0, 0, o)).collect()))),
-        1 => event(select(vec!["broker", "elsewhere"]).prop_map(|n| Event::BrokerNamespace(n.into()))),
+        1 => event(select(vec!["broker", "elsewhere"]).prop_map(|n| Event::Joining(n.into()))),
         1 => event(select(vec!["uid0", "uid1"]).prop_map(|uid| Event::Uid(uid.into()))),
         5 => (any_gateway(), prop::bool::weighted(0.8)).prop_map(|(gateway, fine)| Happening::Visit(gateway, fine)),
     ]
@@ -202,11 +213,12 @@ enum Said {
     Gateway(Option<compile::GatewayTask>),
     Tunnel(Option<Box<TunnelTask>>),
     Record(RecordTask),
+    Membership(MembershipTask),
 }
 
 fn all_said(state: &State) -> BTreeMap<Scope, Said> {
     let gateways = ["gw1", "gw2"].map(name::<GatewayName>);
-    let mut said = BTreeMap::new();
+    let mut said = BTreeMap::from([(Scope::Membership, Said::Membership(membership(state)))]);
     for gateway in gateways {
         said.insert(Scope::Gateway(gateway.clone()), Said::Gateway(compile::gateway(state, &gateway)));
         said.insert(Scope::Record(gateway.clone()), Said::Record(exchange::own_record(state, &gateway)));

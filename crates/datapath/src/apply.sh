@@ -1,5 +1,5 @@
 # Links, then their settings, then NAT, then links up and routes, then flows; then what came of it.
-allowed='^ipv4/(ip_forward|conf/[A-Za-z0-9_.-]+/(proxy_arp|rp_filter)) [0-9]+$'
+allowed='^ipv4/(ip_forward|conf/[A-Za-z0-9_.-]+/(proxy_arp|rp_filter|promote_secondaries)) [0-9]+$'
 write() {
   number=0
   while IFS= read -r line; do

@@ -37,7 +37,8 @@ end "$?"
 shopt -s dotglob
 begin sysctls
 for dir in /proc/sys/net/ipv4/conf/*; do
-  { read -r proxy <"$dir/proxy_arp" && read -r strict <"$dir/rp_filter"; } 2>/dev/null &&
-    printf '%s %s %s\n' "${dir##*/}" "$proxy" "$strict"
+  { read -r proxy <"$dir/proxy_arp" && read -r strict <"$dir/rp_filter" &&
+    read -r promote <"$dir/promote_secondaries"; } 2>/dev/null &&
+    printf '%s %s %s %s\n' "${dir##*/}" "$proxy" "$strict" "$promote"
 done
 end 0

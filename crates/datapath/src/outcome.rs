@@ -123,7 +123,8 @@ fn link_of(action: &Action) -> Option<&str> {
         | Action::AddrPut { link, .. }
         | Action::AddrDel { link, .. }
         | Action::ProxyArp { link }
-        | Action::LooseFilter { link } => Some(link.as_str()),
+        | Action::LooseFilter { link }
+        | Action::Promote { link } => Some(link.as_str()),
         Action::RoutePut { route, .. } => route.dev.as_deref(),
         Action::LinkAdd { .. }
         | Action::LinkDel { .. }

@@ -25,7 +25,7 @@ pub(crate) enum Part {
     Sysctls,
     /// `iptables-restore` input for one variant: all or nothing.
     Nat(Variant),
-    /// An `ip` batch: links up, routes, and everything dropped.
+    /// An `ip` batch: links up, routes, and everything dropped; the settings must stand.
     Routes,
     /// `range first last` lines: flows to a range that are translated to anything else are forgotten.
     Flows,
@@ -108,13 +108,17 @@ fn part(action: &Action, late: bool) -> Part {
         Action::LinkAdd { .. }
         | Action::LinkAlias { .. }
         | Action::ProxyDelay { .. }
-        | Action::AddrPut { .. }
-        | Action::AddrDel { .. } => Part::Links,
+        | Action::AddrPut { .. } => Part::Links,
         Action::LinkDel { .. } if late => Part::Routes,
         Action::LinkDel { .. } => Part::Links,
-        Action::Forward | Action::ProxyArp { .. } | Action::LooseFilter { .. } => Part::Sysctls,
+        Action::Forward | Action::ProxyArp { .. } | Action::LooseFilter { .. } | Action::Promote { .. } => {
+            Part::Sysctls
+        }
         Action::NatDel { variant, .. } | Action::NatInsert { variant, .. } => Part::Nat(*variant),
-        Action::LinkUp { .. } | Action::RoutePut { .. } | Action::RouteDel { .. } => Part::Routes,
+        Action::LinkUp { .. }
+        | Action::AddrDel { .. }
+        | Action::RoutePut { .. }
+        | Action::RouteDel { .. } => Part::Routes,
         Action::ForgetAstray { .. } => Part::Flows,
     }
 }
@@ -152,6 +156,7 @@ fn line(action: &Action) -> String {
         Action::Forward => "ipv4/ip_forward 1".into(),
         Action::ProxyArp { link } => format!("ipv4/conf/{link}/proxy_arp 1"),
         Action::LooseFilter { link } => format!("ipv4/conf/{link}/rp_filter {LOOSE}"),
+        Action::Promote { link } => format!("ipv4/conf/{link}/promote_secondaries 1"),
         Action::NatDel { spec, .. } => format!("-D POSTROUTING {spec}"),
         Action::NatInsert { owner, range, egress, .. } => {
             format!("-I POSTROUTING 1 {}", rule_spec(owner, *range, *egress))
@@ -238,8 +243,10 @@ mod tests {
             Action::ProxyDelay { link: link() },
             Action::ProxyArp { link: link() },
             Action::LooseFilter { link: link() },
+            Action::Promote { link: link() },
             Action::LinkUp { link: link() },
             Action::RoutePut { route: route.clone(), replace: false },
+            Action::AddrDel { link: link(), address: "10.99.0.1/24".parse().expect("address") },
             Action::RouteDel { route: Route { metric: 7, ..route } },
             Action::LinkDel { link: "stale".into() },
             Action::NatInsert { variant: Variant::Nft, owner, range, egress },
@@ -255,6 +262,7 @@ mod tests {
         ipv4/ip_forward 1
         ipv4/conf/demo/proxy_arp 1
         ipv4/conf/demo/rp_filter 2
+        ipv4/conf/demo/promote_secondaries 1
         @@causeway end
         @@causeway end
         *nat
@@ -263,6 +271,7 @@ mod tests {
         @@causeway end
         link set dev demo up
         route add 242.1.0.0/16 dev demo proto 157
+        addr del 10.99.0.1/24 dev demo
         route del 242.1.0.0/16 dev demo proto 157 metric 7
         link del dev stale
         @@causeway end

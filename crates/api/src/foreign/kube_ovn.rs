@@ -64,4 +64,33 @@ pub struct VpcNatGatewaySpec {
     /// The subnets on its outside.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub external_subnets: Vec<String>,
+    /// Whether its pod gets no address there by itself.
+    #[serde(rename = "noDefaultEIP", skip_serializing_if = "Option::is_none")]
+    pub no_default_eip: Option<bool>,
+}
+
+/// A floating address on a gateway's outside.
+#[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "kubeovn.io",
+    version = "v1",
+    kind = "IptablesEIP",
+    plural = "iptables-eips",
+    status = "IptablesEipStatus",
+    derive = "PartialEq"
+)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IptablesEipSpec {
+    /// The gateway that has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nat_gw_dp: Option<String>,
+}
+
+/// What kube-ovn says of a floating address.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct IptablesEipStatus {
+    /// The address, once it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ip: Option<String>,
 }

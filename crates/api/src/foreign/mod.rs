@@ -16,6 +16,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         kube_ovn::Vpc::crd(),
         kube_ovn::Subnet::crd(),
         kube_ovn::VpcNatGateway::crd(),
+        kube_ovn::IptablesEIP::crd(),
         submariner::Cluster::crd(),
         submariner::ClusterGlobalEgressIP::crd(),
         submariner::ServiceDiscovery::crd(),

@@ -116,9 +116,9 @@ async fn a_kernel_without_the_tunnel_type_is_told_not_hammered_and_harms_no_othe
     tunnel["spec"]["type"] = json!("gre");
     one.create(&tunnel).await;
     told_why(&one, "gre9", "KernelLacksTunnelType", &["can not make gre links"]).await;
+    assert_eq!(one.marked("gw2").await, Vec::<String>::new(), "nothing lies about half-built");
     stays_calm(&one).await;
     undisturbed(&one, "vx0").await;
     one.reaches(FAR).await;
     one.delete("gre9").await;
-    assert_eq!(one.marked("gw2").await, Vec::<String>::new(), "what could be made of it is gone too");
 }

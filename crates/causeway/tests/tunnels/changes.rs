@@ -9,15 +9,20 @@ use super::support::{Cluster, PATIENCE, Sandbox};
 use super::telling::set_routes;
 
 #[tokio::test]
-async fn a_changed_address_replaces_the_old_one_and_packets_go_on() {
+async fn a_changed_address_replaces_the_old_one_and_no_packet_is_lost() {
     let Some(sandbox) = Sandbox::bare().await else { return };
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
-    one.patch_spec("vx0", json!({"interfaceAddr": "10.101.0.1/24"})).await;
-    let tunnel = one.up("vx0").await;
-    assert_eq!(tunnel.status.expect("a status").interface_addr.as_deref(), Some("10.101.0.1/24"));
-    assert_eq!(one.addresses("gw1", "vx0").await, ["10.101.0.1/24"]);
-    one.reaches(FAR).await;
+    let stream = one.stream(FAR).await;
+    // Within the network, out of it, and with another prefix.
+    for address in ["10.100.0.9/24", "10.100.0.3/24", "10.101.0.1/24", "10.101.0.1/16"] {
+        one.patch_spec("vx0", json!({ "interfaceAddr": address })).await;
+        let tunnel = one.up("vx0").await;
+        assert_eq!(tunnel.status.expect("a status").interface_addr.as_deref(), Some(address));
+        assert_eq!(one.addresses("gw1", "vx0").await, [address]);
+    }
+    let count = stream.end().await;
+    assert_eq!(count.lost(), 0, "{count:?}");
 }
 
 #[tokio::test]

@@ -22,7 +22,9 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::watch::{Kind, Seen, change, discovery, follow, resynced, the_one};
+use super::follow::{Kind, Seen, change, follow, resynced, the_one};
+use super::membership::follow_claims;
+use super::watch::discovery;
 use super::{Note, Room};
 
 /// The namespace of the exchange unless something else is said.
@@ -87,29 +89,38 @@ async fn follow_coordinates(room: Arc<Room>) -> anyhow::Result<()> {
 /// Starts following a broker; dropping the handle stops it.
 async fn join(room: &Arc<Room>, broker: Broker) -> AbortOnDropHandle<()> {
     tracing::info!(namespace = broker.namespace, "joining the exchange");
-    room.tell(Event::BrokerNamespace(broker.namespace.clone())).await;
-    match own_uid(&room.client).await {
-        Ok(uid) => room.tell(Event::Uid(uid)).await,
-        Err(error) => {
-            tracing::warn!(
-                error = format!("{error:#}"),
-                "a cluster with our own id could not be told from us"
-            );
-        }
-    }
+    room.tell(Event::Joining(broker.namespace.clone())).await;
     room.broker.send_replace(Some(broker.clone()));
     let room = room.clone();
     AbortOnDropHandle::new(tokio::spawn(async move {
-        let copies = resynced(room.options.resync_interval, move || {
-            let api = Api::namespaced(broker.client.clone(), &broker.namespace);
-            follow::<GatewayExIp>(api, watcher::Config::default(), Kind::Own)
-        });
-        let mut copies = std::pin::pin!(copies);
-        let copy = |object: &DeserializeGuard<GatewayExIp>| object.0.as_ref().ok().map(parse::record);
-        while let Some(seen) = copies.next().await {
-            room.tell(Event::Copies(change(seen, kube::ResourceExt::name_any, copy))).await;
-        }
+        tokio::join!(follow_copies(&room, broker.clone()), follow_members(&room, broker));
     }))
+}
+
+async fn follow_copies(room: &Room, broker: Broker) {
+    let copies = resynced(room.options.resync_interval, move || {
+        let api = Api::namespaced(broker.client.clone(), &broker.namespace);
+        follow::<GatewayExIp>(api, watcher::Config::default(), Kind::Own)
+    });
+    let mut copies = std::pin::pin!(copies);
+    let copy = |object: &DeserializeGuard<GatewayExIp>| object.0.as_ref().ok().map(parse::record);
+    while let Some(seen) = copies.next().await {
+        room.tell(Event::Copies(change(seen, kube::ResourceExt::name_any, copy))).await;
+    }
+}
+
+async fn follow_members(room: &Room, broker: Broker) {
+    match own_uid(&room.client).await {
+        Ok(uid) => {
+            room.tell(Event::Uid(uid)).await;
+            follow_claims(room, broker).await;
+        }
+        Err(error) => {
+            let error = format!("{error:#}");
+            tracing::warn!(error, "a cluster with our own id could not be told from us");
+            room.tell(Event::NoMembers).await;
+        }
+    }
 }
 
 /// The uid of a namespace that every cluster has, and that lasts as long as the cluster.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use causeway_core::vpc::compile::{self, GatewayTask};
-use causeway_core::vpc::outcome::{judge, repairs};
-use causeway_core::vpc::{Event, Have, Outcome, Plan, Trouble, Visit, plan};
+use causeway_core::vpc::outcome::{doubted, judge, linkless, repairs};
+use causeway_core::vpc::{Event, Have, Outcome, Plan, Trouble, Visit, plan_doubting};
 use causeway_core::{GatewayName, ObjectKey};
 use causeway_datapath::{self as datapath, Applied, Commands, Datapath, RunError, StepError};
 
@@ -53,13 +53,16 @@ impl Room {
         };
         let have = self.counted("observe", commands.observe().await)?;
         heard?;
-        let mut planned = plan(&task.want, &have);
+        let doubted = doubted(self.state().outcome(gateway), &task.pod.uid);
+        let mut planned = plan_doubting(&task.want, &have, &doubted);
         if planned.is_empty() {
             return Ok(judge(&task.want, &planned, &BTreeMap::new(), &have));
         }
         let (mut failures, mut now) = self.carry_out(gateway, &commands, &planned).await?;
-        // It may have been planned from the sight of a change half done, as of a link on its way out.
-        let again = plan(&task.want, &now);
+        // It may have been planned from the sight of a change half done, as of a link on its way out; and what a
+        // tunnel got whose link could not be made is taken away again.
+        let linkless = linkless(&planned, &failures);
+        let again = plan_doubting(&task.want, &now, &linkless);
         if again.goes_beyond(&planned) {
             (failures, now) = self.carry_out(gateway, &commands, &again).await?;
             planned = again;

@@ -2,12 +2,15 @@
 //!
 //! [`watch`] and [`broker`] bring events; one task keeps the state ([`Room::keep_state`]); workers call
 //! [`Room::handle`] with a scope, which compiles under a short read lock and then does I/O without it:
-//! [`gateway`] visits a gateway, [`tunnel`] writes a tunnel object, [`record`] writes gateway records.
+//! [`gateway`] visits a gateway, [`tunnel`] writes a tunnel object, [`record`] gateway records, [`membership`]
+//! our claim at the broker.
 
 pub mod broker;
 mod events;
 pub mod exec;
+mod follow;
 pub mod gateway;
+mod membership;
 pub mod monitor;
 pub mod record;
 pub mod tunnel;
@@ -34,8 +37,8 @@ pub struct Options {
     pub given: Given,
     /// A broker given by kubeconfig; without it the ServiceDiscovery object tells.
     pub broker: Option<broker::Broker>,
-    /// How gateway workloads' names begin.
-    pub gateway_prefix: String,
+    /// How gateway workloads' names begin; without it kube-ovn's ConfigMap tells.
+    pub gateway_prefix: Option<String>,
     /// The longest that a command in a gateway may take.
     pub exec_timeout: Duration,
     /// How often a gateway is looked at although nothing was heard of it.
@@ -57,6 +60,7 @@ pub struct Room {
     options: Options,
     monitors: monitor::Monitors,
     broker: channel::Sender<Option<broker::Broker>>,
+    gateway_prefix: channel::Sender<Option<String>>,
     /// Workers are many, so that gateways that hang hold nobody up; writes at once are few.
     writes: Semaphore,
 }
@@ -70,10 +74,6 @@ pub(crate) enum Note {
     /// A watch has brought its first full list.
     Listed(&'static str),
 }
-
-/// The watches that must have listed before anything is decided. The broker is not among them: tunnels
-/// that are up must not wait for it.
-pub(crate) const WATCHES: usize = 12;
 
 impl Room {
     /// A room without knowledge, and the inbox that fills it.
@@ -94,6 +94,7 @@ impl Room {
             options: options.vpc.clone(),
             monitors: monitor::Monitors::default(),
             broker: channel::Sender::new(None),
+            gateway_prefix: channel::Sender::new(options.vpc.gateway_prefix.clone()),
             writes: Semaphore::new(WRITES),
         };
         (room, notes)
@@ -128,7 +129,7 @@ impl Room {
                 }
                 Note::Listed(watch) => {
                     listed.insert(watch);
-                    if listed.len() == WATCHES && !ready.send_replace(true) {
+                    if listed.len() == watch::WATCHES && !ready.send_replace(true) {
                         tracing::info!("every watch has listed");
                     }
                 }
@@ -142,7 +143,7 @@ impl Room {
         let started = tokio::time::Instant::now();
         let _permit = match &scope {
             Scope::Gateway(_) => None,
-            Scope::Tunnel(_) | Scope::Record(_) | Scope::Export(_) | Scope::Import(_) => {
+            Scope::Tunnel(_) | Scope::Record(_) | Scope::Export(_) | Scope::Import(_) | Scope::Membership => {
                 self.writes.acquire().await.ok()
             }
         };
@@ -152,6 +153,7 @@ impl Room {
             Scope::Record(gateway) => (ScopeKind::Record, self.write_own_record(gateway).await),
             Scope::Export(name) => (ScopeKind::Export, self.export(name).await),
             Scope::Import(key) => (ScopeKind::Import, self.import(key).await),
+            Scope::Membership => (ScopeKind::Membership, self.claim_id().await),
         };
         let result = if next == Next::Retry { metrics::Result::Failure } else { metrics::Result::Success };
         self.metrics.handled.get_or_create(&metrics::Work { scope: kind, result }).inc();

@@ -1,7 +1,7 @@
 //! Writing gateway records: our own, copies at the broker, and those brought from there.
 
 use causeway_api::GatewayExIp;
-use causeway_core::vpc::exchange::{self, RecordObject, RecordTask, WRITER};
+use causeway_core::vpc::exchange::{self, RecordObject, RecordTask};
 use causeway_core::{GatewayName, ObjectKey};
 use kube::api::{DeleteParams, Patch, Preconditions};
 use kube::{Api, Client};
@@ -59,7 +59,6 @@ async fn put(client: &Client, object: &RecordObject, version: Option<String>) ->
             "name": name,
             "namespace": object.key.namespace,
             "labels": object.labels,
-            "annotations": object.writer.as_ref().map(|writer| json!({ WRITER: writer })),
             "resourceVersion": version,
         },
         "spec": {

@@ -90,6 +90,11 @@ pub enum Action {
         /// The link.
         link: LinkName,
     },
+    /// Let a link keep its other addresses when its primary one goes.
+    Promote {
+        /// The link.
+        link: LinkName,
+    },
     /// Remove a NAT rule by its text.
     NatDel {
         /// In which variant.
@@ -139,6 +144,7 @@ impl fmt::Display for Action {
             Self::Forward => f.write_str("ip_forward"),
             Self::ProxyArp { link } => write!(f, "proxy_arp of {link}"),
             Self::LooseFilter { link } => write!(f, "rp_filter of {link}"),
+            Self::Promote { link } => write!(f, "promote_secondaries of {link}"),
             Self::NatDel { .. } => f.write_str("misplaced SNAT rule"),
             Self::NatInsert { range, .. } => write!(f, "SNAT rule for {range}"),
             Self::ForgetAstray { range, .. } => write!(f, "flows astray to {range}"),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use super::member::{Standing, standing};
 use super::objects::{Ends, GatewayPod, NodeHealth, Peer, PodRef, Tunnel, TunnelSpec};
 use super::outcome::{Claim, Outcome, Trouble};
 use super::state::{State, gateway_of};
@@ -133,8 +134,8 @@ fn own_range(state: &State) -> Result<crate::names::Cidr, Trouble> {
     let cluster = state.cluster().ok_or_else(|| {
         missing("this cluster's id is not known: ServiceDiscovery submariner-operator/service-discovery is missing; or give --cluster-id".into())
     })?;
-    if let Some(copy) = state.namesake() {
-        return Err(Trouble::ClusterIdTaken { cluster: cluster.clone(), copy: copy.key.clone() });
+    if let Standing::Contested(by) = standing(state) {
+        return Err(Trouble::ClusterIdTaken { cluster: cluster.clone(), by });
     }
     state.globalnet().ok_or_else(|| {
         missing(format!(
@@ -182,23 +183,40 @@ fn running_pod<'a>(state: &'a State, name: &GatewayName) -> Result<&'a GatewayPo
 pub(super) fn locate<'a>(state: &'a State, name: &GatewayName) -> Result<Located<'a>, Trouble> {
     let pod = running_pod(state, name)?;
     let declared = state.vpc_gateways.get(name.as_str());
-    let subnet = declared.and_then(|gateway| gateway.external_subnets.first());
-    let provider = subnet.and_then(|subnet| state.subnets.get(subnet)?.provider.as_deref());
-    let provider = provider.unwrap_or(DEFAULT_PROVIDER);
-    let lacks = |annotation: &str| {
-        let pod = &pod.pod.key;
-        Trouble::GatewayIncomplete(format!(
-            "pod {pod} of gateway {name} has no usable annotation {annotation}"
-        ))
-    };
-    let external = pod.external.get(provider).copied();
     Ok(Located {
         pod,
-        router: pod.router.ok_or_else(|| lacks("ovn.kubernetes.io/gateway"))?,
-        external: external.ok_or_else(|| lacks(&format!("{provider}.kubernetes.io/ip_address")))?,
+        router: pod.router.ok_or_else(|| lacks(pod, "ovn.kubernetes.io/gateway"))?,
+        external: external(state, pod)?,
         lan: declared.and_then(|gateway| gateway.lan).or(pod.lan),
         vpc: vpc_of(state, name, pod),
     })
+}
+
+/// A gateway's address on the underlay: what its pod got there, or its first floating address where kube-ovn
+/// was told to give it none by itself.
+fn external(state: &State, pod: &GatewayPod) -> Result<Ipv4Addr, Trouble> {
+    let name = &pod.gateway;
+    let declared = state.vpc_gateways.get(name.as_str());
+    if declared.is_some_and(|gateway| gateway.no_default_eip) {
+        let mine = state.eips.iter().filter(|(_, eip)| eip.gateway == *name);
+        let first = mine.min_by_key(|(name, eip)| (eip.created, *name));
+        return first.map(|(_, eip)| eip.address).ok_or_else(|| {
+            let why = "is declared with noDefaultEIP, and no IptablesEIP with an address names it";
+            Trouble::GatewayIncomplete(format!("gateway {name} {why} (spec.natGwDp)"))
+        });
+    }
+    let subnet = declared.and_then(|gateway| gateway.external_subnets.first());
+    let provider = subnet.and_then(|subnet| state.subnets.get(subnet)?.provider.as_deref());
+    let provider = provider.unwrap_or(DEFAULT_PROVIDER);
+    let annotation = || lacks(pod, &format!("{provider}.kubernetes.io/ip_address"));
+    pod.external.get(provider).copied().ok_or_else(annotation)
+}
+
+fn lacks(pod: &GatewayPod, annotation: &str) -> Trouble {
+    let (gateway, pod) = (&pod.gateway, &pod.pod.key);
+    Trouble::GatewayIncomplete(format!(
+        "pod {pod} of gateway {gateway} has no usable annotation {annotation}"
+    ))
 }
 
 /// The VPC of a gateway: as declared, else as the pod says, else by its subnet. Unknown stays unknown.

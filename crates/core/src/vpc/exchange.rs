@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::compile;
+use super::member::{Standing, standing};
 use super::objects::Peer;
 use super::state::State;
 use crate::names::{ClusterId, GatewayName, ObjectKey};
@@ -21,8 +22,6 @@ pub const LOCAL_VPC: &str = "localVpc";
 pub const LOCAL_GATEWAY: &str = "localGateway";
 /// Label: the cluster of a record's gateway.
 pub const LOCAL_CLUSTER: &str = "localCluster";
-/// Annotation of copies: the uid of the cluster that wrote them.
-pub const WRITER: &str = "causeway/writer";
 /// Where our own records live.
 pub const RECORD_NAMESPACE: &str = "kube-system";
 
@@ -47,8 +46,6 @@ pub struct Record {
     pub origin: Option<ClusterId>,
     /// Its namespace at home.
     pub origin_namespace: Option<String>,
-    /// The cluster that wrote it at the broker, told apart from a namesake by its uid.
-    pub writer: Option<String>,
     /// Whether it is on its way out.
     pub deleting: bool,
 }
@@ -64,8 +61,6 @@ pub struct RecordObject {
     pub globalnet: String,
     /// Its labels.
     pub labels: BTreeMap<&'static str, String>,
-    /// On copies: the annotation [`WRITER`].
-    pub writer: Option<String>,
 }
 
 /// What to do about one record.
@@ -106,7 +101,6 @@ impl Record {
         let label = |name| object.labels.get(name).map(String::as_str);
         self.external_ip == object.external_ip
             && self.globalnet == object.globalnet
-            && self.writer == object.writer
             && self.vpc.as_deref() == label(LOCAL_VPC)
             && self.gateway.as_ref().map(GatewayName::as_str) == label(LOCAL_GATEWAY)
             && self.cluster.as_ref().map(ClusterId::as_str) == label(LOCAL_CLUSTER)
@@ -121,13 +115,7 @@ impl Record {
         labels.extend(self.vpc.clone().map(|vpc| (LOCAL_VPC, vpc)));
         labels.extend(self.gateway.as_ref().map(|gateway| (LOCAL_GATEWAY, gateway.to_string())));
         labels.extend(self.cluster.as_ref().map(|cluster| (LOCAL_CLUSTER, cluster.to_string())));
-        RecordObject {
-            key,
-            external_ip: self.external_ip.clone(),
-            globalnet: self.globalnet.clone(),
-            labels,
-            writer: None,
-        }
+        RecordObject { key, external_ip: self.external_ip.clone(), globalnet: self.globalnet.clone(), labels }
     }
 }
 
@@ -155,7 +143,7 @@ pub fn own_record(state: &State, gateway: &GatewayName) -> RecordTask {
                 BTreeMap::from([(LOCAL_GATEWAY, gateway.to_string()), (LOCAL_CLUSTER, cluster.to_string())]);
             labels.extend(vpc.map(|vpc| (LOCAL_VPC, vpc)));
             let (external_ip, globalnet) = (address.to_string(), globalnet.to_string());
-            RecordObject { key, external_ip, globalnet, labels, writer: None }
+            RecordObject { key, external_ip, globalnet, labels }
         });
     match want {
         None if exists => RecordTask::Nothing,
@@ -167,7 +155,7 @@ pub fn own_record(state: &State, gateway: &GatewayName) -> RecordTask {
 pub fn export(state: &State, name: &str) -> RecordTask {
     let (Some(copies), Some(cluster)) = (&state.copies, state.cluster()) else { return RecordTask::Nothing };
     let have = copies.get(name);
-    if have.is_some_and(|copy| copy.origin.as_ref() != Some(cluster)) || state.namesake().is_some() {
+    if have.is_some_and(|copy| copy.origin.as_ref() != Some(cluster)) || standing(state) != Standing::Ours {
         return RecordTask::Nothing;
     }
     let is_it = |record: &&Record| {
@@ -179,8 +167,7 @@ pub fn export(state: &State, name: &str) -> RecordTask {
     };
     let want = state.records.values().find(is_it).map(|record| {
         let key = ObjectKey::new(state.broker_namespace.clone(), name);
-        let copy = record.moved(key, cluster, &record.key.namespace);
-        RecordObject { writer: state.uid.clone(), ..copy }
+        record.moved(key, cluster, &record.key.namespace)
     });
     task(want, have)
 }

@@ -39,6 +39,8 @@ pub struct Link {
     pub proxy_arp: bool,
     /// `rp_filter`.
     pub rp_filter: u8,
+    /// `promote_secondaries`: whether a primary address that goes makes way for the next of its network.
+    pub promotes: bool,
     /// `proxy_delay` of its ARP table, in milliseconds.
     pub proxy_delay: u32,
 }

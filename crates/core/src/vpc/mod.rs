@@ -2,12 +2,15 @@
 //!
 //! Three kinds of place are kept: a gateway's network namespace ([`want`], [`have`], [`plan`]), the
 //! objects that say how far it got ([`status`]), and the records by which clusters find each other's
-//! gateways ([`exchange`]). [`state`] holds what the watches said; [`compile`] answers from it.
+//! gateways ([`exchange`], [`member`]). [`state`] takes in what the watches saw ([`event`]); [`compile`]
+//! answers from it.
 
 pub mod action;
 pub mod compile;
+pub mod event;
 pub mod exchange;
 pub mod have;
+pub mod member;
 pub mod model;
 pub mod objects;
 pub mod outcome;
@@ -17,10 +20,11 @@ pub mod status;
 pub mod want;
 
 pub use action::{Action, Step};
+pub use event::{Change, Event, Scope};
 pub use have::{Have, Holding, Link, LinkKind, Nat, NatRule, Route, Variant};
 pub use outcome::{Outcome, Trouble, Visit};
-pub use plan::{Plan, Problem, plan};
-pub use state::{Change, Event, Given, Scope, State};
+pub use plan::{Plan, Problem, plan, plan_doubting};
+pub use state::{Given, State};
 pub use want::{EgressRange, Inbound, TunnelKind, TunnelWant, Want};
 
 /// Link group of every link we make (`CWY` and a version), set in the same call that makes it.

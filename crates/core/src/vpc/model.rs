@@ -7,7 +7,7 @@ use super::LINK_GROUP;
 use super::MARK;
 use super::action::{Action, LOOSE, rule_spec};
 use super::have::{Have, Link, LinkKind, NatRule, Route};
-use super::plan::take_address;
+use crate::names::HostAddr;
 
 /// What a link starts with: the kernel's defaults.
 fn fresh(kind: LinkKind) -> Link {
@@ -35,6 +35,7 @@ pub fn apply(have: &mut Have, action: &Action) -> Result<(), String> {
         Action::ProxyDelay { link } => find(have, link.as_str())?.proxy_delay = 0,
         Action::ProxyArp { link } => find(have, link.as_str())?.proxy_arp = true,
         Action::LooseFilter { link } => find(have, link.as_str())?.rp_filter = LOOSE,
+        Action::Promote { link } => find(have, link.as_str())?.promotes = true,
         Action::AddrPut { link, address } => {
             let addresses = &mut find(have, link.as_str())?.addresses;
             if !addresses.contains(address) {
@@ -42,12 +43,12 @@ pub fn apply(have: &mut Have, action: &Action) -> Result<(), String> {
             }
         }
         Action::AddrDel { link, address } => {
-            let addresses = &mut find(have, link.as_str())?.addresses;
-            if !addresses.contains(address) {
+            let from = find(have, link.as_str())?;
+            if !from.addresses.contains(address) {
                 return Err("Cannot assign requested address".into());
             }
-            take_address(addresses, *address);
-            if addresses.is_empty() {
+            take_address(from, *address);
+            if from.addresses.is_empty() {
                 have.routes.retain(|route| route.dev.as_deref() != Some(link.as_str()));
             }
         }
@@ -77,6 +78,14 @@ pub fn apply(have: &mut Have, action: &Action) -> Result<(), String> {
 
 fn find<'a>(have: &'a mut Have, link: &str) -> Result<&'a mut Link, String> {
     have.links.get_mut(link).ok_or_else(|| format!("Cannot find device \"{link}\""))
+}
+
+/// A primary address takes the others of its network along, unless the link promotes the next of them.
+fn take_address(link: &mut Link, address: HostAddr) {
+    let network = address.network();
+    let primary = link.addresses.iter().find(|a| a.network() == network) == Some(&address);
+    let promotes = link.promotes;
+    link.addresses.retain(|a| *a != address && (promotes || !primary || a.network() != network));
 }
 
 fn put_route(have: &mut Have, route: &Route, replace: bool) -> Result<(), String> {

@@ -141,6 +141,19 @@ pub struct VpcGateway {
     pub lan: Option<Ipv4Addr>,
     /// The subnets on its outside.
     pub external_subnets: Vec<String>,
+    /// Whether its pod has no address of its own there.
+    pub no_default_eip: bool,
+}
+
+/// An `IptablesEIP` of kube-ovn that has its address: one more on a gateway's outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Eip {
+    /// The gateway that has it.
+    pub gateway: GatewayName,
+    /// The address.
+    pub address: Ipv4Addr,
+    /// Seconds since 1970; the oldest is the one that stays.
+    pub created: i64,
 }
 
 /// A `Subnet` of kube-ovn.

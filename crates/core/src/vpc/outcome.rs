@@ -1,7 +1,7 @@
 //! How a visit to a gateway went, and why a tunnel is not up: each cause with the reason that
 //! conditions show and a sentence a person can act on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::UNDERLAY_LINK;
 use super::action::{Action, Step};
@@ -60,6 +60,21 @@ pub fn judge(want: &Want, planned: &Plan, failures: &BTreeMap<usize, Trouble>, n
         holding: now.holding(),
         arp_off: now.links.get(UNDERLAY_LINK).is_some_and(|link| link.arp_off),
     }
+}
+
+/// The tunnels that a visit could not make: what is tried of them is only the link.
+pub fn doubted(before: Option<&Outcome>, pod_uid: &str) -> BTreeSet<ObjectKey> {
+    let visit = before.filter(|before| before.pod_uid == pod_uid).map(|before| &before.result);
+    let Some(Ok(visit)) = visit else { return BTreeSet::new() };
+    let failed = visit.tunnels.iter().filter(|(_, (_, trouble))| trouble.is_some());
+    failed.map(|(key, _)| key.clone()).collect()
+}
+
+/// The tunnels whose link could not be made just now.
+pub fn linkless(planned: &Plan, failures: &BTreeMap<usize, Trouble>) -> BTreeSet<ObjectKey> {
+    let failed = failures.keys().filter_map(|at| planned.steps.get(*at));
+    let links = failed.filter(|step| matches!(step.action, Action::LinkAdd { .. }));
+    links.filter_map(|step| step.owner.clone()).collect()
 }
 
 /// What a plan puts back for tunnels that were up, as they are wanted, when last seen: drift, not news.
@@ -148,13 +163,13 @@ pub enum Trouble {
     ClusterIncomplete(String),
     /// Another cluster goes by our id.
     #[error(
-        "another cluster claims the id {cluster} too: it wrote {copy} at the broker; give one of them another id, or delete that copy if its cluster is no more"
+        "another cluster claims the id {cluster} too, by Lease {by} at the broker; give one of them another id; the claim of a cluster that is no more runs out within minutes"
     )]
     ClusterIdTaken {
         /// The id.
         cluster: ClusterId,
-        /// What it wrote.
-        copy: ObjectKey,
+        /// Its claim.
+        by: String,
     },
     /// There is no such gateway.
     #[error(

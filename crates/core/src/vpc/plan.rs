@@ -3,7 +3,8 @@
 //!
 //! Order: stale links whose identity a new link needs, then everything put, then everything dropped.
 //! A tunnel whose place is taken by something that is not ours is left out whole and reported; the
-//! others are not held up by it.
+//! others are not held up by it. Of a tunnel that failed the last time only the link is tried, until there
+//! is one: what else it needs would lie about half-built.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use super::action::{Action, LOOSE, Step, rule_spec};
 use super::have::{Have, Link, LinkKind, NatRule, Route};
 use super::want::{TunnelKind, TunnelWant, Want};
 use super::{LAN_LINK, ROUTE_PROTOCOL, UNDERLAY_LINK};
-use crate::names::{Cidr, HostAddr, LinkName, ObjectKey};
+use crate::names::{Cidr, LinkName, ObjectKey};
 
 /// Why a tunnel can not be had on this gateway, although its object is fine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,22 +59,34 @@ impl Plan {
 
 /// The difference between `want` and `have`.
 pub fn plan(want: &Want, have: &Have) -> Plan {
+    plan_doubting(want, have, &BTreeSet::new())
+}
+
+/// The difference, for a gateway where these tunnels could not be made the last time.
+pub fn plan_doubting(want: &Want, have: &Have, doubted: &BTreeSet<ObjectKey>) -> Plan {
     let mut plan = Plan { problems: problems(want, have), ..Plan::default() };
     let buildable: Vec<(&LinkName, &TunnelWant)> =
         want.tunnels.iter().filter(|(_, tunnel)| !plan.problems.contains_key(&tunnel.owner)).collect();
-
     let freed = free_identities(&mut plan, &buildable, want, have);
-    if !buildable.is_empty() && !have.forwarding {
+    let has_link = |name: &LinkName| have.links.contains_key(name.as_str()) && !freed.contains(name.as_str());
+    let (whole, doubtful): (Vec<_>, Vec<_>) =
+        buildable.into_iter().partition(|(name, tunnel)| has_link(name) || !doubted.contains(&tunnel.owner));
+
+    if !whole.is_empty() && !have.forwarding {
         plan.push(None, Action::Forward);
     }
-    let wanted_routes = wanted_routes(want, &buildable);
+    let wanted_routes = wanted_routes(want, &whole);
     put_inbound(&mut plan, &wanted_routes, want, have);
-    for (name, tunnel) in &buildable {
+    for (name, tunnel) in &doubtful {
+        add_link(&mut plan, name, tunnel);
+    }
+    for (name, tunnel) in &whole {
         put_tunnel(&mut plan, name, tunnel, want, have, &freed);
     }
+    drop_addresses(&mut plan, &whole, have, &freed);
     drop_routes(&mut plan, &wanted_routes, want, have, &freed);
     drop_links(&mut plan, want, have, &freed);
-    order_nat(&mut plan, &buildable, want, have);
+    order_nat(&mut plan, &whole, want, have);
     plan
 }
 
@@ -192,6 +205,12 @@ fn put(route: &Route, want: &Want, have: &Have) -> Action {
     Action::RoutePut { route: route.clone(), replace }
 }
 
+fn add_link(plan: &mut Plan, name: &LinkName, tunnel: &TunnelWant) {
+    let owner = Some(&tunnel.owner);
+    plan.push(owner, Action::LinkAdd { link: name.clone(), want: link_kind(tunnel) });
+    plan.push(owner, Action::LinkAlias { link: name.clone(), owner: tunnel.owner.clone() });
+}
+
 fn put_tunnel(
     plan: &mut Plan,
     name: &LinkName,
@@ -206,17 +225,11 @@ fn put_tunnel(
     let new = Link { rp_filter: u8::MAX, proxy_delay: u32::MAX, ..Link::default() };
     let has = old.unwrap_or(&new);
     if old.is_none() {
-        plan.push(owner, Action::LinkAdd { link: link(), want: link_kind(tunnel) });
-    }
-    if has.owner() != Some(tunnel.owner.clone()) {
+        add_link(plan, name, tunnel);
+    } else if has.owner() != Some(tunnel.owner.clone()) {
         plan.push(owner, Action::LinkAlias { link: link(), owner: tunnel.owner.clone() });
     }
-    let stale = stale_addresses(&has.addresses, tunnel.address);
-    for address in &stale {
-        plan.push(owner, Action::AddrDel { link: link(), address: *address });
-    }
-    // A stale primary may have taken the wanted address along, and the last one the routes: put both.
-    if !stale.is_empty() || !has.addresses.contains(&tunnel.address) {
+    if !has.addresses.contains(&tunnel.address) {
         plan.push(owner, Action::AddrPut { link: link(), address: tunnel.address });
     }
     if matches!(tunnel.kind, TunnelKind::Vxlan { .. }) {
@@ -230,58 +243,41 @@ fn put_tunnel(
     if has.rp_filter != LOOSE {
         plan.push(owner, Action::LooseFilter { link: link() });
     }
+    if !has.promotes {
+        plan.push(owner, Action::Promote { link: link() });
+    }
     if !has.up {
         plan.push(owner, Action::LinkUp { link: link() });
     }
     // The route goes last: nothing is sent into a tunnel that is not ready.
     let route = route_to(tunnel.remote_range, None, name.as_str());
-    if old.is_none() || !stale.is_empty() || !have.routes.contains(&route) {
+    if old.is_none() || !have.routes.contains(&route) {
         plan.push(owner, put(&route, want, have));
     }
 }
 
-/// The addresses to take off a link. Taking a primary one away takes the others of its network along, so
-/// those need no step of their own.
-fn stale_addresses(has: &[HostAddr], wanted: HostAddr) -> Vec<HostAddr> {
-    let mut left = has.to_vec();
-    let mut stale = Vec::new();
-    for address in has.iter().copied().filter(|address| *address != wanted) {
-        if left.contains(&address) {
-            stale.push(address);
-            take_address(&mut left, address);
+/// Takes stale addresses off links that stay. The wanted one is there by now and the link promotes it when its
+/// primary goes, so the link is never without an address, which would take its routes.
+fn drop_addresses(
+    plan: &mut Plan,
+    whole: &[(&LinkName, &TunnelWant)],
+    have: &Have,
+    freed: &BTreeSet<String>,
+) {
+    for (name, tunnel) in whole.iter().filter(|(name, _)| !freed.contains(name.as_str())) {
+        let has = have.links.get(name.as_str()).map(|link| link.addresses.as_slice()).unwrap_or_default();
+        for address in has.iter().filter(|address| **address != tunnel.address) {
+            plan.push(Some(&tunnel.owner), Action::AddrDel { link: (*name).clone(), address: *address });
         }
     }
-    stale
-}
-
-/// Whether taking the stale addresses off a link leaves it without any for a moment, which takes its routes.
-fn loses_all(has: &[HostAddr], wanted: HostAddr) -> bool {
-    let mut left = has.to_vec();
-    for address in stale_addresses(has, wanted) {
-        take_address(&mut left, address);
-    }
-    left.is_empty() && !has.is_empty()
-}
-
-/// What the kernel does when an address is taken off a link.
-pub(super) fn take_address(addresses: &mut Vec<HostAddr>, address: HostAddr) {
-    let network = address.network();
-    let primary = addresses.iter().find(|a| a.network() == network) == Some(&address);
-    addresses.retain(|a| *a != address && !(primary && a.network() == network));
 }
 
 fn drop_routes(plan: &mut Plan, wanted: &WantedRoutes, want: &Want, have: &Have, freed: &BTreeSet<String>) {
     let frozen = |dev: &String| have.links.get(dev).is_some_and(|link| is_frozen(want, link));
     let any_frozen = have.links.values().any(|link| is_frozen(want, link));
-    let flushed = |dev: &String| {
-        let tunnel = want.tunnels.iter().find(|(name, _)| name.as_str() == dev);
-        let buildable = tunnel.filter(|(_, tunnel)| !plan.problems.contains_key(&tunnel.owner));
-        let has = have.links.get(dev).map(|link| link.addresses.as_slice()).unwrap_or_default();
-        buildable.is_some_and(|(_, tunnel)| loses_all(has, tunnel.address))
-    };
-    // Routes go with their link, or with its last address; a frozen tunnel keeps its own and the way in.
+    // Routes go with their link; a frozen tunnel keeps its own and the way in.
     let needs_no_step = |route: &Route| match &route.dev {
-        Some(dev) => freed.contains(dev) || flushed(dev) || frozen(dev) || (any_frozen && dev == LAN_LINK),
+        Some(dev) => freed.contains(dev) || frozen(dev) || (any_frozen && dev == LAN_LINK),
         None => false,
     };
     let stale: Vec<_> = have.routes.iter().filter(|route| route.is_ours() && !needs_no_step(route)).collect();

@@ -8,74 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use super::compile;
+use super::event::{Change, Event, Scope};
 use super::exchange::Record;
-use super::objects::{Ends, GatewayPod, NodeHealth, Peer, StaticRoute, Subnet, Tunnel, VpcGateway, Workload};
+use super::member::{self, Members};
+use super::objects::{
+    Eip, Ends, GatewayPod, NodeHealth, Peer, StaticRoute, Subnet, Tunnel, VpcGateway, Workload,
+};
 use super::outcome::Outcome;
 use crate::names::{Cidr, ClusterId, GatewayName, ObjectKey};
-
-/// What a worker is sent to look after.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scope {
-    /// A gateway's network namespace.
-    Gateway(GatewayName),
-    /// A tunnel object's status and finalizer.
-    Tunnel(ObjectKey),
-    /// The record of a gateway of ours.
-    Record(GatewayName),
-    /// A copy at the broker, by its name there.
-    Export(String),
-    /// A record of another cluster, here.
-    Import(ObjectKey),
-}
-
-/// A change in a set of objects: one of them, or all at once after a list.
-#[derive(Debug, Clone)]
-pub enum Change<K, V> {
-    /// Added or changed.
-    Put(K, V),
-    /// Gone.
-    Gone(K),
-    /// These, and no others.
-    Reset(BTreeMap<K, V>),
-}
-
-/// Something that was seen.
-#[derive(Debug, Clone)]
-#[allow(clippy::large_enum_variant, reason = "an event lives only from a watch to the state")]
-pub enum Event {
-    /// Tunnels.
-    Tunnels(Change<ObjectKey, Tunnel>),
-    /// Gateway workloads that are StatefulSets.
-    StatefulSets(Change<String, Workload>),
-    /// Gateway workloads that are Deployments.
-    Deployments(Change<String, Workload>),
-    /// Gateway pods.
-    Pods(Change<ObjectKey, GatewayPod>),
-    /// kube-ovn's gateways.
-    VpcGateways(Change<String, VpcGateway>),
-    /// kube-ovn's subnets.
-    Subnets(Change<String, Subnet>),
-    /// The VPCs' static routes.
-    Vpcs(Change<String, Vec<StaticRoute>>),
-    /// Nodes.
-    Nodes(Change<String, NodeHealth>),
-    /// Gateway records in this cluster: our own and imported ones.
-    Records(Change<ObjectKey, Record>),
-    /// Gateway records at the broker by name.
-    Copies(Change<String, Record>),
-    /// Who we are.
-    Identity(Option<ClusterId>),
-    /// What tells us from another cluster that claims our id.
-    Uid(String),
-    /// The namespace of the exchange at the broker.
-    BrokerNamespace(String),
-    /// Clusters' ranges of global addresses.
-    Globalnets(Change<String, Cidr>),
-    /// The addresses that our traffic appears to come from elsewhere.
-    Egress(Vec<Ipv4Addr>),
-    /// How a visit to a gateway went.
-    Outcome(GatewayName, Outcome),
-}
 
 /// Values that people give by flag, which win over what is observed.
 #[derive(Debug, Clone, Default)]
@@ -107,12 +47,14 @@ pub struct State {
     deployments: BTreeMap<String, Workload>,
     pub(super) pods: BTreeMap<ObjectKey, GatewayPod>,
     pub(super) vpc_gateways: BTreeMap<String, VpcGateway>,
+    pub(super) eips: BTreeMap<String, Eip>,
     pub(super) subnets: BTreeMap<String, Subnet>,
     pub(super) vpcs: BTreeMap<String, Vec<StaticRoute>>,
     pub(super) nodes: BTreeMap<String, NodeHealth>,
     pub(super) records: BTreeMap<ObjectKey, Record>,
     /// Absent until the broker's first full list.
     pub(super) copies: Option<BTreeMap<String, Record>>,
+    pub(super) members: Members,
     pub(super) outcomes: BTreeMap<GatewayName, Outcome>,
     by_gateway: BTreeMap<GatewayName, BTreeSet<ObjectKey>>,
     by_peer: BTreeMap<Peer, BTreeSet<ObjectKey>>,
@@ -122,32 +64,6 @@ pub struct State {
     unreadable: BTreeSet<ObjectKey>,
     /// Tunnels that are being deleted.
     leaving: BTreeSet<ObjectKey>,
-}
-
-/// Carries a change out on a map and returns what really differs: key, before, after.
-fn change<K: Ord + Clone, V: PartialEq + Clone>(
-    map: &mut BTreeMap<K, V>,
-    change: Change<K, V>,
-) -> Vec<(K, Option<V>, Option<V>)> {
-    let mut differences = Vec::new();
-    match change {
-        Change::Put(key, new) => {
-            let old = map.insert(key.clone(), new.clone());
-            differences.push((key, old, Some(new)));
-        }
-        Change::Gone(key) => {
-            let old = map.remove(&key);
-            differences.push((key, old, None));
-        }
-        Change::Reset(new) => {
-            let old = std::mem::replace(map, new.clone());
-            let keys: BTreeSet<K> = old.keys().chain(new.keys()).cloned().collect();
-            let pair = |key: K| (key.clone(), old.get(&key).cloned(), new.get(&key).cloned());
-            differences.extend(keys.into_iter().map(pair));
-        }
-    }
-    differences.retain(|(_, old, new)| old != new);
-    differences
 }
 
 type Touched = BTreeSet<Scope>;
@@ -181,16 +97,6 @@ impl State {
     /// Our cluster's id, once known.
     pub fn cluster(&self) -> Option<&ClusterId> {
         self.given.cluster.as_ref().or(self.identity.as_ref())
-    }
-
-    /// A copy at the broker that another cluster wrote under our id. While there is one, nothing of ours is
-    /// written there: the two would undo each other's work for ever.
-    pub(super) fn namesake(&self) -> Option<&Record> {
-        let (ours, cluster) = (self.uid.as_ref()?, self.cluster()?);
-        let theirs = |copy: &&Record| {
-            copy.origin.as_ref() == Some(cluster) && copy.writer.as_ref().is_some_and(|writer| writer != ours)
-        };
-        self.copies.iter().flat_map(BTreeMap::values).find(theirs)
     }
 
     pub(super) fn globalnet(&self) -> Option<Cidr> {
@@ -234,49 +140,59 @@ impl State {
         match event {
             Event::Tunnels(event) => self.apply_tunnels(event),
             Event::StatefulSets(event) => {
-                let changed = change(&mut self.stateful_sets, event);
+                let changed = event.carry_out(&mut self.stateful_sets);
                 self.around_gateways(both(changed).map(|workload| workload.gateway).collect())
             }
             Event::Deployments(event) => {
-                let changed = change(&mut self.deployments, event);
+                let changed = event.carry_out(&mut self.deployments);
                 self.around_gateways(both(changed).map(|workload| workload.gateway).collect())
             }
             Event::Pods(event) => {
-                let changed = change(&mut self.pods, event);
+                let changed = event.carry_out(&mut self.pods);
                 self.around_gateways(both(changed).map(|pod: GatewayPod| pod.gateway).collect())
             }
             Event::VpcGateways(event) => {
-                let changed = change(&mut self.vpc_gateways, event);
+                let changed = event.carry_out(&mut self.vpc_gateways);
                 self.around_gateways(changed.into_iter().filter_map(|(name, ..)| name.parse().ok()).collect())
+            }
+            Event::Eips(event) => {
+                let changed = event.carry_out(&mut self.eips);
+                self.around_gateways(both(changed).map(|eip| eip.gateway).collect())
             }
             Event::Subnets(event) => {
                 // Few and seldom: every gateway's provider or VPC may come from any of them.
-                let changed = !change(&mut self.subnets, event).is_empty();
+                let changed = !event.carry_out(&mut self.subnets).is_empty();
                 if changed { self.everything() } else { Touched::new() }
             }
             Event::Vpcs(event) => {
                 let changed: BTreeSet<String> =
-                    change(&mut self.vpcs, event).into_iter().map(|(name, ..)| name).collect();
+                    event.carry_out(&mut self.vpcs).into_iter().map(|(name, ..)| name).collect();
                 self.tunnels_in_vpcs(&changed)
             }
             Event::Nodes(event) => {
                 let changed: BTreeSet<String> =
-                    change(&mut self.nodes, event).into_iter().map(|(name, ..)| name).collect();
+                    event.carry_out(&mut self.nodes).into_iter().map(|(name, ..)| name).collect();
                 let on = |pod: &&GatewayPod| pod.node.as_ref().is_some_and(|node| changed.contains(node));
                 self.around_gateways(self.pods.values().filter(on).map(|pod| pod.gateway.clone()).collect())
             }
             Event::Records(event) => {
-                let changed = change(&mut self.records, event);
+                let changed = event.carry_out(&mut self.records);
                 self.index_records(&changed);
                 self.around_records(changed)
             }
             Event::Copies(event) => self.apply_copies(event),
+            Event::Members(event) => self.apply_members(|members| drop(event.carry_out(members.listed()))),
+            Event::NoMembers => self.apply_members(|members| *members = Members::Unkept),
             Event::Identity(cluster) => self.set(|state| &mut state.identity, cluster),
-            Event::BrokerNamespace(name) => self.set(|state| &mut state.broker_namespace, name),
+            Event::Joining(namespace) => {
+                self.broker_namespace = namespace;
+                (self.copies, self.members) = (None, Members::Unknown);
+                self.everything()
+            }
             Event::Uid(uid) => self.set(|state| &mut state.uid, Some(uid)),
             Event::Egress(addresses) => self.set(|state| &mut state.egress, addresses),
             Event::Globalnets(event) => {
-                let changed = !change(&mut self.globalnets, event).is_empty();
+                let changed = !event.carry_out(&mut self.globalnets).is_empty();
                 if changed { self.everything() } else { Touched::new() }
             }
             Event::Outcome(gateway, outcome) => self.apply_outcome(gateway, outcome),
@@ -294,6 +210,7 @@ impl State {
         let mut touched: Touched = gateways
             .flat_map(|gateway| [Scope::Gateway(gateway.clone()), Scope::Record(gateway.clone())])
             .chain(self.tunnels.keys().cloned().map(Scope::Tunnel))
+            .chain([Scope::Membership])
             .collect();
         touched.extend(self.records.values().flat_map(|record| self.exchanged(record)));
         touched.extend(self.records.values().filter_map(|record| record.gateway.clone().map(Scope::Record)));
@@ -303,7 +220,7 @@ impl State {
 
     fn apply_tunnels(&mut self, event: Change<ObjectKey, Tunnel>) -> Touched {
         let mut touched = Touched::new();
-        for (key, old, new) in change(&mut self.tunnels, event) {
+        for (key, old, new) in event.carry_out(&mut self.tunnels) {
             touched.insert(Scope::Tunnel(key.clone()));
             let asks = |tunnel: &Option<Tunnel>| {
                 tunnel.as_ref().map(|t| (t.uid.clone(), t.spec.clone(), t.deleting, t.created))
@@ -401,13 +318,20 @@ impl State {
     }
 
     fn apply_copies(&mut self, event: Change<String, Record>) -> Touched {
-        let (first, contested) = (self.copies.is_none(), self.namesake().is_some());
-        let changed = change(self.copies.get_or_insert_default(), event);
-        if first || contested != self.namesake().is_some() {
-            // Before the first list, and beside a namesake, nothing could be exported nor swept.
+        let first = self.copies.is_none();
+        let changed = event.carry_out(self.copies.get_or_insert_default());
+        if first {
+            // Before the first list nothing could be exported nor swept.
             return self.everything();
         }
         both(changed).flat_map(|copy| self.exchanged(&copy)).collect()
+    }
+
+    /// Whether our id is ours alone decides about everything; whose the others are, about nothing here.
+    fn apply_members(&mut self, change: impl FnOnce(&mut Members)) -> Touched {
+        let before = member::standing(self);
+        change(&mut self.members);
+        if before == member::standing(self) { [Scope::Membership].into() } else { self.everything() }
     }
 
     /// The scopes at the broker and here that a record may concern.

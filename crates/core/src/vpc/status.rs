@@ -146,6 +146,9 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
             underlay(&mut status, tunnel, arp_off);
         }
         compile::Verdict::Down(trouble) => {
+            // Nobody looks after these while it is down.
+            status.conditions.remove(ROUTED);
+            status.conditions.remove(UNDERLAY);
             set(&mut status, tunnel, READY, false, trouble.reason(), trouble.to_string());
         }
         compile::Verdict::Awaited => return None,

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use causeway_core::vpc::compile::{self, GatewayTask};
 use causeway_core::vpc::exchange::{RECORD_NAMESPACE, Record, RecordObject};
+use causeway_core::vpc::member::Member;
 use causeway_core::vpc::objects::{
     Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, TUNNEL_FINALIZER, Tunnel, TunnelSpec, Workload,
 };
@@ -58,7 +59,8 @@ impl World {
     pub(crate) fn new() -> Self {
         let mut state = State::new(Given::default());
         state.apply(Event::Identity(Some("cluster1".parse().expect("id"))));
-        state.apply(Event::BrokerNamespace("submariner-k8s-broker".into()));
+        state.apply(Event::Joining("submariner-k8s-broker".into()));
+        state.apply(Event::Uid("ours".into()));
         state
             .apply(Event::Globalnets(Change::Put("cluster1".into(), "242.0.0.0/16".parse().expect("range"))));
         state.apply(Event::Egress((1..=8).map(|n| Ipv4Addr::new(242, 0, 0, n)).collect()));
@@ -72,6 +74,7 @@ impl World {
         world.record("cluster2/gw1", "172.50.16.21", "242.1.0.0/16");
         world.record("cluster2/gw2", "172.50.16.22", "242.1.0.0/16");
         world.record("cluster3/gw1", "172.50.16.31", "242.2.0.0/16");
+        world.members(&[("cluster1", "ours"), ("cluster2", "theirs")]);
         world
     }
 
@@ -135,11 +138,13 @@ impl World {
         self.state.apply(Event::Records(Change::Put(record.key.clone(), record)));
     }
 
-    /// Takes a copy at the broker in that some cluster wrote.
-    pub(crate) fn copy_by(&mut self, writer: &str, of: &str) {
-        let mut copy = Self::facts(of, "submariner-k8s-broker", '.', "6.6.6.6", "242.9.0.0/16");
-        copy.writer = Some(writer.into());
-        self.state.apply(Event::Copies(Change::Put(copy.key.name.clone(), copy)));
+    /// Takes the claims at the broker in: cluster and uid.
+    pub(crate) fn members(&mut self, claims: &[(&str, &str)]) {
+        let member = |(cluster, uid): &(&str, &str)| {
+            let member = Member { cluster: cluster.parse().expect("id"), uid: (*uid).into() };
+            (member.name(), member)
+        };
+        self.state.apply(Event::Members(Change::Reset(claims.iter().map(member).collect())));
     }
 
     /// Takes a copy at the broker in.
@@ -160,7 +165,6 @@ impl World {
             origin: Some(cluster.clone()),
             cluster: Some(cluster),
             origin_namespace: Some(RECORD_NAMESPACE.into()),
-            writer: None,
             deleting: false,
         }
     }
@@ -178,7 +182,6 @@ impl World {
             cluster: label("localCluster").and_then(|name| name.parse().ok()),
             origin: label("submariner-io/clusterID").and_then(|name| name.parse().ok()),
             origin_namespace: label("submariner-io/originatingNamespace"),
-            writer: object.writer.clone(),
             deleting: false,
         };
         self.state.apply(Event::Records(Change::Put(record.key.clone(), record)));

@@ -98,12 +98,13 @@ fn link() -> impl Strategy<Value = Link> {
         1 => Just(Some("somebody's".to_owned())),
         4 => owner().prop_map(|owner| Some(format!("causeway:{owner}"))),
     ];
-    let settings = (any::<bool>(), any::<bool>(), pick(&[0, 1, LOOSE]), pick(&[0, 800]));
+    let settings = (any::<bool>(), any::<bool>(), any::<bool>(), pick(&[0, 1, LOOSE]), pick(&[0, 800]));
     (pick(&[LINK_GROUP, LINK_GROUP, 0]), alias, link_kind(), vec(address(), 0..4), settings).prop_map(
-        |(group, alias, kind, mut addresses, (up, proxy_arp, rp_filter, proxy_delay))| {
+        |(group, alias, kind, mut addresses, (up, proxy_arp, promotes, rp_filter, proxy_delay))| {
             let mut seen = BTreeSet::new();
             addresses.retain(|address| seen.insert(*address));
-            Link { group, alias, kind, up, addresses, proxy_arp, rp_filter, proxy_delay, ..Link::default() }
+            let settings = Link { proxy_arp, promotes, rp_filter, proxy_delay, ..Link::default() };
+            Link { group, alias, kind, up, addresses, ..settings }
         },
     )
 }

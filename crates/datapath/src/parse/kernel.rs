@@ -169,16 +169,15 @@ pub(super) fn neighbours(json: &str, links: &mut Links) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Puts `proxy_arp` and `rp_filter` on their links; each line is a name and the two values.
+/// Puts `proxy_arp`, `rp_filter` and `promote_secondaries` on their links: each line is a name and the values.
 pub(super) fn sysctls(text: &str, links: &mut Links) {
     for line in text.lines() {
-        let words: Vec<&str> = line.split(' ').collect();
-        if let [name, proxy_arp, rp_filter] = words[..]
-            && let Some(link) = links.get_mut(name)
-        {
-            link.proxy_arp = proxy_arp != "0";
-            link.rp_filter = rp_filter.parse().unwrap_or(0);
-        }
+        let mut words = line.split(' ');
+        let Some(link) = words.next().and_then(|name| links.get_mut(name)) else { continue };
+        let mut value = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0_u8);
+        link.proxy_arp = value() != 0;
+        link.rp_filter = value();
+        link.promotes = value() != 0;
     }
 }
 

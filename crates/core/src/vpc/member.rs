@@ -1,0 +1,101 @@
+//! Who goes by which id at the broker.
+//!
+//! Ids are self-declared. So each cluster keeps a claim there (a Lease that it renews): "I, known by the uid
+//! of my kube-system, go by this id". A cluster exchanges nothing before it has seen its own claim listed, so
+//! of two that come at once at least one sees the other's; then both are told, and neither writes at the
+//! broker any more: they would undo each other's work for ever. A claim that is not renewed runs out.
+
+use std::collections::BTreeMap;
+
+use super::state::State;
+use crate::names::ClusterId;
+
+/// A claim to an id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// The id.
+    pub cluster: ClusterId,
+    /// What tells the claimant from another.
+    pub uid: String,
+}
+
+impl Member {
+    /// The name of the claim.
+    pub fn name(&self) -> String {
+        format!("causeway.{}.{}", self.cluster, self.uid)
+    }
+}
+
+/// The claims at the broker.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Members {
+    /// They have not been listed yet.
+    #[default]
+    Unknown,
+    /// Nobody can claim anything there.
+    Unkept,
+    /// By name.
+    Listed(BTreeMap<String, Member>),
+}
+
+impl Members {
+    pub(super) fn listed(&mut self) -> &mut BTreeMap<String, Member> {
+        if !matches!(self, Self::Listed(_)) {
+            *self = Self::Listed(BTreeMap::new());
+        }
+        match self {
+            Self::Listed(members) => members,
+            Self::Unknown | Self::Unkept => unreachable!("just made"),
+        }
+    }
+}
+
+/// How our claim stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It has not been seen at the broker.
+    Unproven,
+    /// The id is ours.
+    Ours,
+    /// Another cluster claims it too: the name of its claim.
+    Contested(String),
+}
+
+/// How our claim to our id stands.
+pub(super) fn standing(state: &State) -> Standing {
+    let members = match &state.members {
+        Members::Unknown => return Standing::Unproven,
+        Members::Unkept => return Standing::Ours,
+        Members::Listed(members) => members,
+    };
+    let Some(us) = ourselves(state) else { return Standing::Unproven };
+    let other = members.iter().find(|(_, member)| member.cluster == us.cluster && member.uid != us.uid);
+    match other {
+        Some((name, _)) => Standing::Contested(name.clone()),
+        None if members.values().any(|member| *member == us) => Standing::Ours,
+        None => Standing::Unproven,
+    }
+}
+
+/// What to write about ourselves at the broker.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MembershipTask {
+    /// The claim to make or renew.
+    pub claim: Option<Member>,
+    /// Claims of ours to ids that we no longer go by.
+    pub stale: Vec<String>,
+}
+
+/// Compiles our own claim: nothing before the others are listed.
+pub fn membership(state: &State) -> MembershipTask {
+    let (Members::Listed(members), Some(uid)) = (&state.members, &state.uid) else {
+        return MembershipTask::default();
+    };
+    let claim = ourselves(state);
+    let stale = members.iter().filter(|(_, member)| member.uid == *uid && Some(*member) != claim.as_ref());
+    MembershipTask { stale: stale.map(|(name, _)| name.clone()).collect(), claim }
+}
+
+fn ourselves(state: &State) -> Option<Member> {
+    Some(Member { cluster: state.cluster()?.clone(), uid: state.uid.clone()? })
+}
