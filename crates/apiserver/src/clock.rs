@@ -48,6 +48,24 @@ pub(crate) fn seconds(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
+/// Whether a text is an instant just as RFC 3339 writes it; a parser of times takes much more.
+pub(crate) fn is_rfc3339(text: &str) -> bool {
+    let (Some(day), Some(rest)) = (text.get(..10), text.get(10..)) else { return false };
+    let Some(rest) = rest.strip_prefix('T') else { return false };
+    let (Some(time), Some(zone)) = (rest.get(..8), rest.get(8..)) else { return false };
+    let zone = match zone.strip_prefix('.') {
+        Some(fraction) => fraction.trim_start_matches(|c: char| c.is_ascii_digit()),
+        None => zone,
+    };
+    let digits = |text: &str, between: char| {
+        text.chars().enumerate().all(|(at, c)| if at % 3 == 2 { c == between } else { c.is_ascii_digit() })
+    };
+    let zoned = zone == "Z"
+        || zone.strip_prefix(['+', '-']).is_some_and(|offset| offset.len() == 5 && digits(offset, ':'));
+    let dated = day.get(2..).is_some_and(|rest| digits(rest, '-'));
+    dated && digits(time, ':') && zoned && text.parse::<Timestamp>().is_ok()
+}
+
 /// At most two units, ever coarser with age: `45s`, `3m20s`, `5h`, `2d3h`.
 fn human(seconds: i64) -> String {
     let two = |big: i64, unit: char, small: i64, sub: char| {
@@ -71,7 +89,27 @@ fn human(seconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::human;
+    use super::{human, is_rfc3339};
+
+    #[test]
+    fn only_plain_instants_are_taken() {
+        for good in ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.123456Z", "2026-01-02T03:04:05+01:00"] {
+            assert!(is_rfc3339(good), "{good}");
+        }
+        for bad in [
+            "2026-01-02 03:04:05Z",
+            "20260102T030405Z",
+            "2026-01-02T03:04:05",
+            "2026-01-02T03:04:05Z[UTC]",
+            "2026-01-02T03:04Z",
+            "2026-13-02T03:04:05Z",
+            "2026-01-02T03:04:05+0100",
+            "üüüüüT",
+            "",
+        ] {
+            assert!(!is_rfc3339(bad), "{bad}");
+        }
+    }
 
     #[test]
     fn ages_grow_coarser_with_time() {

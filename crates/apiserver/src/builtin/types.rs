@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use serde_json::Value;
 
+use crate::clock::is_rfc3339;
 use crate::messages::{self, Entry, Item, Kind};
 use crate::resource::Resource;
 
@@ -81,13 +82,15 @@ fn check_field(
 fn check_item(item: Item, value: &mut Value, path: &str, unknown: &mut Vec<String>) -> Result<(), String> {
     let (fits, wanted) = match item {
         Item::Message(name) => return message(name, value, path, unknown),
+        Item::FlagOrMessage(_) if value.is_boolean() => (true, ""),
+        Item::FlagOrMessage(name) => return message(name, value, path, unknown),
         Item::Text => (value.is_string(), "string"),
         Item::Flag => (value.is_boolean(), "bool"),
         Item::Integer => (value.is_i64() || value.is_u64(), "integer"),
         Item::Float => (value.is_number(), "number"),
         Item::NumberOrText => (value.is_i64() || value.is_string(), "integer or string"),
         Item::Bytes => (value.as_str().is_some_and(is_base64), "base64 text"),
-        Item::Time => (value.as_str().is_some_and(is_time), "time"),
+        Item::Time => (value.as_str().is_some_and(is_rfc3339), "time"),
         Item::MicroTime => (value.as_str().is_some_and(is_micro_time), "time with microseconds"),
         Item::Quantity => {
             if value.is_number() {
@@ -116,13 +119,9 @@ fn is_base64(text: &str) -> bool {
     base64::engine::general_purpose::STANDARD.decode(text).is_ok()
 }
 
-fn is_time(text: &str) -> bool {
-    text.contains('T') && text.parse::<jiff::Timestamp>().is_ok()
-}
-
 /// Exactly six digits of a second, no more and no less.
 fn is_micro_time(text: &str) -> bool {
     let fraction =
         text.split_once('.').map(|(_, fraction)| fraction.chars().take_while(char::is_ascii_digit).count());
-    is_time(text) && fraction == Some(6)
+    is_rfc3339(text) && fraction == Some(6)
 }

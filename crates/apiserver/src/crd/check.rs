@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::paths::{check_scale, check_selectable};
 use crate::schema::check_structural;
 use crate::status::FieldError;
 
@@ -31,6 +32,11 @@ pub(crate) fn check(definition: &Value, old: Option<&Value>) -> Vec<FieldError> 
     let spec = &definition["spec"];
     check_names(definition, &mut errors);
     check_versions(spec, &mut errors);
+    if spec["preserveUnknownFields"] == true {
+        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in \
+                      spec.versions[*].schema instead";
+        errors.push(FieldError::invalid("spec.preserveUnknownFields", &json!(true), detail));
+    }
     check_approval(definition, &mut errors);
     if let Some(old) = old {
         let established = old["status"]["conditions"].as_array().is_some_and(|conditions| {
@@ -139,6 +145,8 @@ fn check_versions(spec: &Value, errors: &mut Vec<FieldError>) {
             errors.extend(check_structural(schema, &schema_path));
         }
         check_columns(version, &columns_path, errors);
+        check_scale(version, &columns_path, errors);
+        check_selectable(version, &columns_path, errors);
     }
 }
 

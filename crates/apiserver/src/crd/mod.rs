@@ -3,6 +3,7 @@
 mod check;
 mod columns;
 mod names;
+mod paths;
 
 use std::sync::Arc;
 

@@ -45,6 +45,7 @@ pub(crate) enum Item {
     NumberOrText,
     Json,
     Message(&'static str),
+    FlagOrMessage(&'static str),
 }
 
 static TABLE: LazyLock<HashMap<&'static str, Message>> = LazyLock::new(|| {
@@ -72,6 +73,7 @@ pub(crate) fn name_of(api_version: &str, kind: &str) -> Option<&'static str> {
         "coordination.k8s.io/v1" => "coordination",
         "events.k8s.io/v1" => "events",
         "autoscaling/v1" => "autoscaling",
+        "apiextensions.k8s.io/v1" => "apiextensions",
         _ => return None,
     };
     TABLE.get_key_value(format!("{package}.{kind}").as_str()).map(|(name, _)| *name)
@@ -127,7 +129,7 @@ fn item(code: &'static str) -> Item {
         "Q" => Item::Quantity,
         "O" => Item::NumberOrText,
         "R" => Item::Json,
-        message => Item::Message(message),
+        other => other.strip_prefix('|').map_or(Item::Message(other), Item::FlagOrMessage),
     }
 }
 
@@ -139,7 +141,7 @@ mod tests {
     fn the_table_names_only_messages_it_has() {
         for entry in TABLE.values().flat_map(|message| message.by_number.values()) {
             let (Kind::One(item) | Kind::List(item) | Kind::Map(item)) = entry.kind;
-            if let Item::Message(name) = item {
+            if let Item::Message(name) | Item::FlagOrMessage(name) = item {
                 assert!(TABLE.contains_key(name), "{name}");
             }
         }

@@ -22,7 +22,9 @@ pub(crate) fn decode(body: &[u8]) -> Result<Value, ApiError> {
         body.strip_prefix(MAGIC).ok_or_else(|| unreadable("it does not begin as Kubernetes' do"))?;
     let (api_version, kind, raw) =
         open(envelope).map_err(|Malformed| unreadable("its envelope is malformed"))?;
-    let name = messages::name_of(&api_version, &kind).ok_or_else(|| {
+    // Definitions are left out: in this encoding parts of their schemas are JSON in disguise.
+    let known = messages::name_of(&api_version, &kind).filter(|name| !name.starts_with("apiextensions."));
+    let name = known.ok_or_else(|| {
         ApiError::unsupported_media_type(format!(
             "{kind} in version {api_version:?} is not accepted as protobuf - accepted media types include: \
              application/json, application/yaml"
@@ -111,7 +113,8 @@ fn one(item: Item, raw: &Raw<'_>) -> Result<Value, Malformed> {
         Item::MicroTime => time(raw.bytes()?, true)?,
         Item::Quantity => json!(text_at(raw.bytes()?, 1)?),
         Item::NumberOrText => number_or_text(raw.bytes()?)?,
-        Item::Json => serde_json::from_slice(text_at(raw.bytes()?, 1)?.as_bytes()).unwrap_or_default(),
+        Item::Json => serde_json::from_slice(text_at(raw.bytes()?, 1)?.as_bytes()).map_err(|_| Malformed)?,
+        Item::FlagOrMessage(_) => return Err(Malformed),
         Item::Message(name) => Value::Object(message(name, raw.bytes()?)?),
     })
 }
@@ -163,6 +166,7 @@ fn lossy(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// A length-delimited field; everything here is shorter than 128 bytes.
     fn part(number: u8, inside: &[u8]) -> Vec<u8> {
@@ -206,7 +210,27 @@ mod tests {
         for end in 0..whole.len() {
             let _ = decode(&whole[..end]);
         }
+        assert_eq!(
+            decode(&body("apiextensions.k8s.io/v1", "CustomResourceDefinition", b"")).unwrap_err().code,
+            415
+        );
         assert_eq!(decode(b"{}").unwrap_err().code, 400);
         assert_eq!(decode(&body("example.com/v1", "Widget", b"")).unwrap_err().code, 415);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_object_or_refused(
+            kind in prop_oneof!["Pod", "ConfigMap", "Secret", "Node", "Event"],
+            inside in prop::collection::vec(any::<u8>(), 0..100),
+        ) {
+            let _ = decode(&inside);
+            let _ = decode(&[MAGIC, &inside].concat());
+            let _ = decode(&body("v1", &kind, &inside));
+            // Well formed on the outside, so that the inside is looked at.
+            for number in 1..4 {
+                let _ = decode(&body("v1", &kind, &part(number, &inside[..inside.len().min(60)])));
+            }
+        }
     }
 }

@@ -13,7 +13,7 @@ pub(super) fn has_format(format: &str, text: &str) -> bool {
         "ipv6" => text.parse::<Ipv6Addr>().is_ok(),
         "cidr" => is_cidr(text),
         "mac" => is_mac(text),
-        "date-time" | "datetime" => text.parse::<jiff::Timestamp>().is_ok(),
+        "date-time" | "datetime" => crate::clock::is_rfc3339(&text.to_ascii_uppercase()),
         "date" => text.parse::<jiff::civil::Date>().is_ok() && text.len() == 10,
         "uuid" => is_uuid(text),
         "byte" => {
@@ -61,10 +61,41 @@ fn is_cidr(text: &str) -> bool {
 
 fn is_mac(text: &str) -> bool {
     let parts: Vec<&str> = text.split([':', '-']).collect();
-    parts.len() == 6 && parts.iter().all(|part| part.len() == 2 && u8::from_str_radix(part, 16).is_ok())
+    parts.len() == 6
+        && parts.iter().all(|part| part.len() == 2 && part.bytes().all(|c| c.is_ascii_hexdigit()))
 }
 
 fn is_uuid(text: &str) -> bool {
     let plain: String = text.chars().filter(|&c| c != '-').collect();
     plain.len() == 32 && plain.chars().all(|c| c.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn formats_are_neither_stricter_nor_looser_than_their_names() {
+        for (format, good, bad) in [
+            ("mac", "0a:00:00:00:00:ff", "+a:00:00:00:00:ff"),
+            ("date-time", "2026-01-02T03:04:05Z", "2026-01-02 03:04:05Z"),
+            ("cidr", "10.0.0.0/8", "10.0.0.0/33"),
+            ("duration", "1h30m", "soon"),
+            ("hostname", "a.example", "a.b"),
+            ("made-up", "anything", ""),
+        ] {
+            assert!(has_format(format, good), "{format} {good}");
+            assert_eq!(has_format(format, bad), format == "made-up", "{format} {bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_has_a_format_or_not(text in "([0-9]|[a-f]|T|Z|:|-|\\.|/|\\+|@|ü| ){0,24}") {
+            for format in ["ipv4", "ipv6", "cidr", "mac", "date-time", "date", "uuid", "byte", "hostname", "duration", "uri", "email"] {
+                has_format(format, &text);
+            }
+        }
+    }
 }

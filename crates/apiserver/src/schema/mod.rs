@@ -3,6 +3,7 @@
 //!
 //! The order on a write is always that one.
 
+mod deep;
 mod default;
 mod format;
 mod prune;

@@ -3,7 +3,8 @@
 //! with every object.
 //!
 //! Types are followed as far as they are plain. Where a type is not known nothing is claimed, so a
-//! rule that a cluster accepts is never refused here.
+//! rule that a cluster accepts is refused here only if this server could not evaluate it: better
+//! with the definition than with every object.
 
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue};
@@ -50,8 +51,25 @@ impl<'a> Type<'a> {
 /// Names in scope, innermost last.
 type Scope<'a> = Vec<(&'a str, Type<'a>)>;
 
-/// The first thing that cannot work in a rule of `schema`. `root`: the schema is of whole objects.
-pub(super) fn problem(rule: &IdedExpr, schema: &Value, root: bool, optional_old: bool) -> Option<String> {
+/// What an expression is for, and so what it has to yield.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Rule,
+    Message,
+}
+
+/// Where an expression stands.
+pub(super) struct Site<'a> {
+    pub(super) schema: &'a Value,
+    /// The schema is of whole objects.
+    pub(super) root: bool,
+    /// `oldSelf` may be absent, and says so.
+    pub(super) optional_old: bool,
+}
+
+/// The first thing that cannot work in an expression.
+pub(super) fn problem(expression: &IdedExpr, site: &Site<'_>, purpose: Purpose) -> Option<String> {
+    let Site { schema, root, optional_old } = *site;
     let whole;
     let schema = if root {
         whole = with_type_fields(schema);
@@ -64,11 +82,14 @@ pub(super) fn problem(rule: &IdedExpr, schema: &Value, root: bool, optional_old:
         scope: vec![("self", own), ("oldSelf", if optional_old { Type::Unknown } else { own })],
         problem: None,
     };
-    let result = walk.of(rule);
-    match (walk.problem, result) {
-        (Some(problem), _) => Some(problem),
-        (None, Type::Bool | Type::Unknown) => None,
-        (None, _) => Some("must evaluate to a bool".to_owned()),
+    let result = walk.of(expression);
+    match (walk.problem, result, purpose) {
+        (Some(problem), ..) => Some(format!("compilation failed: {problem}")),
+        (None, Type::Unknown, _)
+        | (None, Type::Bool, Purpose::Rule)
+        | (None, Type::Text, Purpose::Message) => None,
+        (None, _, Purpose::Rule) => Some("must evaluate to a bool".to_owned()),
+        (None, _, Purpose::Message) => Some("must evaluate to a string".to_owned()),
     }
 }
 
@@ -90,12 +111,13 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn of(&mut self, expr: &'a IdedExpr) -> Type<'a> {
         match &expr.expr {
-            Expr::Ident(name) => self
-                .scope
-                .iter()
-                .rev()
-                .find(|(have, _)| have == name)
-                .map_or(Type::Unknown, |(_, kind)| *kind),
+            Expr::Ident(name) => match self.scope.iter().rev().find(|(have, _)| have == name) {
+                Some((_, kind)) => *kind,
+                None => {
+                    self.report(format!("undeclared reference to '{name}' (in container '')"));
+                    Type::Unknown
+                }
+            },
             Expr::Select(select) => {
                 let operand = self.of(&select.operand);
                 let member = self.member(operand, &select.field);
@@ -128,13 +150,19 @@ impl<'a> Walk<'a> {
     }
 
     fn of_call(&mut self, call: &'a CallExpr) -> Type<'a> {
-        let target = call.target.as_ref().map(|target| self.of(target));
-        let mut operands: Vec<Type<'a>> = call.args.iter().map(|argument| self.of(argument)).collect();
-        if let Some(target) = target {
-            operands.insert(0, target);
-        }
-        let name = call.func_name.as_str();
-        match (name, operands.as_slice()) {
+        let (name, target) = match call.target.as_deref().map(|target| (target, &target.expr)) {
+            // Not a value but the library that the function is of.
+            Some((_, Expr::Ident(library))) if LIBRARIES.contains(&library.as_str()) => {
+                (format!("{library}.{}", call.func_name), None)
+            }
+            Some((target, _)) => (call.func_name.clone(), Some(self.of(target))),
+            None => (call.func_name.clone(), None),
+        };
+        // Before the arguments: what looks like an unknown name there may be a variable of a macro.
+        self.check_function(&name);
+        let mut operands: Vec<Type<'a>> = target.into_iter().collect();
+        operands.extend(call.args.iter().map(|argument| self.of(argument)));
+        match (name.as_str(), operands.as_slice()) {
             ("_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_", [left, right]) => {
                 if let (Some(left), Some(right)) = (left.name(), right.name())
                     && left != right
@@ -146,21 +174,27 @@ impl<'a> Walk<'a> {
                 Type::Bool
             }
             ("_&&_" | "_||_" | "!_" | "@in" | "_in_", _) => Type::Bool,
+            ("_+_", [Type::Text, Type::Text]) => Type::Text,
             ("_[_]", [Type::Tree(container), ..]) => {
                 let each = container.get("items").or_else(|| container.get("additionalProperties"));
                 each.filter(|each| each.is_object()).map_or(Type::Unknown, Type::of_schema)
             }
             ("size", _) => Type::Number,
             ("startsWith" | "endsWith" | "matches" | "isSorted", _) => Type::Bool,
-            _ => {
-                let last = name.rsplit('.').next().unwrap_or(name);
-                let spelled = last.starts_with(|c: char| c.is_ascii_alphabetic());
-                if spelled && !FUNCTIONS.contains(&last) {
-                    self.report(format!("undeclared reference to '{name}' (in container '')"));
-                }
-                Type::Unknown
-            }
+            ("string", _) => Type::Text,
+            _ => Type::Unknown,
         }
+    }
+
+    fn check_function(&mut self, name: &str) {
+        if !name.starts_with(|c: char| c.is_ascii_alphabetic()) || FUNCTIONS.contains(&name) {
+            return;
+        }
+        self.report(if NOT_HERE.contains(&name) {
+            format!("'{name}' is not supported by this server")
+        } else {
+            format!("undeclared reference to '{name}' (in container '')")
+        });
     }
 
     fn of_comprehension(&mut self, each: &'a ComprehensionExpr) -> Type<'a> {
@@ -205,35 +239,43 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Every function a rule may call: those of CEL itself, then Kubernetes' libraries.
+/// What stands before the dot of a function without being a value.
+const LIBRARIES: [&str; 6] = ["format", "ip", "lists", "optional", "sets", "strings"];
+
+/// Every function that a rule may call: those of CEL itself, then Kubernetes' libraries.
 #[rustfmt::skip]
 const FUNCTIONS: &[&str] = &[
-    "bool", "bytes", "contains", "double", "duration", "dyn", "endsWith", "getDate", "getDayOfMonth",
-    "getDayOfWeek", "getDayOfYear", "getFullYear", "getHours", "getMilliseconds", "getMinutes", "getMonth",
-    "getSeconds", "has", "int", "matches", "size", "startsWith", "string", "timestamp", "type", "uint",
-    "all", "exists", "exists_one", "existsOne", "filter", "map", "bind", "transformList", "transformMap",
-    "transformMapEntry", "sortBy",
-    "charAt", "format", "indexOf", "join", "lastIndexOf", "lowerAscii", "quote", "replace", "reverse", "split",
-    "substring", "trim", "upperAscii",
-    "distinct", "first", "flatten", "isSorted", "last", "max", "min", "range", "slice", "sort", "sum",
-    "equivalent", "intersects", "find", "findAll", "extract", "extractAll",
+    "bytes", "contains", "double", "duration", "endsWith", "getDate", "getDayOfMonth", "getDayOfWeek",
+    "getDayOfYear", "getFullYear", "getHours", "getMilliseconds", "getMinutes", "getMonth", "getSeconds", "int",
+    "matches", "size", "startsWith", "string", "timestamp", "uint",
+    "charAt", "format", "indexOf", "join", "lastIndexOf", "lowerAscii", "replace", "reverse", "split",
+    "strings.quote", "substring", "trim", "upperAscii",
+    "distinct", "first", "flatten", "isSorted", "last", "lists.range", "max", "min", "slice", "sort", "sum",
+    "sets.contains", "sets.equivalent", "sets.intersects", "find", "findAll",
     "getEscapedPath", "getHost", "getHostname", "getPort", "getQuery", "getScheme", "isURL", "url",
-    "cidr", "containsCIDR", "containsIP", "family", "ip", "isCIDR", "isCanonical", "isGlobalUnicast", "isIP",
+    "cidr", "containsCIDR", "containsIP", "family", "ip", "ip.isCanonical", "isCIDR", "isGlobalUnicast", "isIP",
     "isLinkLocalMulticast", "isLinkLocalUnicast", "isLoopback", "isUnspecified", "masked", "prefixLength",
     "add", "asApproximateFloat", "asInteger", "compareTo", "isGreaterThan", "isInteger", "isLessThan",
     "isQuantity", "quantity", "sign", "sub", "isSemver", "major", "minor", "patch", "semver",
-    "hasValue", "none", "of", "ofNonZeroValue", "optFlatMap", "optMap", "or", "orValue", "unwrap", "unwrapOpt",
-    "value", "dns1035Label", "dns1035LabelPrefix", "dns1123Label", "dns1123LabelPrefix", "dns1123Subdomain",
-    "dns1123SubdomainPrefix", "byte", "date", "datetime", "labelValue", "named", "qualifiedName", "uri", "uuid",
-    "validate", "decode", "encode",
-    "abs", "bitAnd", "bitNot", "bitOr", "bitShiftLeft", "bitShiftRight", "bitXor", "ceil", "floor", "greatest",
-    "isFinite", "isInf", "isNaN", "least", "round", "sqrt", "trunc", "jsonpatch", "escapeKey",
+    "hasValue", "optional.none", "optional.of", "optional.ofNonZeroValue", "or", "orValue", "value",
+    "format.byte", "format.date", "format.datetime", "format.dns1035Label", "format.dns1035LabelPrefix",
+    "format.dns1123Label", "format.dns1123LabelPrefix", "format.dns1123Subdomain", "format.dns1123SubdomainPrefix",
+    "format.labelValue", "format.named", "format.qualifiedName", "format.uri", "format.uuid", "validate",
+];
+
+/// What a cluster has and the evaluator here has not. Macros among them are so only in forms that the
+/// evaluator does not expand, like those with two variables.
+#[rustfmt::skip]
+const NOT_HERE: &[&str] = &[
+    "bool", "dyn", "type", "all", "exists", "exists_one", "existsOne", "filter", "map", "sortBy", "transformList",
+    "transformMap", "transformMapEntry", "optFlatMap", "optMap", "optional.unwrap", "unwrapOpt",
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube_cel::cel::Program;
+    use kube_cel::KubeCelExt;
+    use kube_cel::cel::{Context, ExecutionError, Program};
 
     fn found(rule: &str) -> Option<String> {
         let schema = json!({ "type": "object", "properties": {
@@ -244,7 +286,25 @@ mod tests {
             "when": { "type": "string", "format": "date-time" },
             "port": { "x-kubernetes-int-or-string": true },
         }});
-        problem(Program::compile(rule).unwrap().expression(), &schema, false, false)
+        let site = Site { schema: &schema, root: false, optional_old: false };
+        problem(Program::compile(rule).unwrap().expression(), &site, Purpose::Rule)
+    }
+
+    /// Whether the evaluator has a function, told by calling it without anything.
+    fn is_evaluated(function: &str) -> bool {
+        let program = Program::compile(&format!("{function}()")).unwrap();
+        let context = Context::default().with_all();
+        !matches!(program.execute(&context), Err(ExecutionError::UndeclaredReference(_)))
+    }
+
+    #[test]
+    fn what_rules_may_call_is_what_the_evaluator_has() {
+        for function in FUNCTIONS {
+            assert!(is_evaluated(function), "{function}");
+        }
+        for function in NOT_HERE {
+            assert!(!is_evaluated(function), "{function}");
+        }
     }
 
     #[test]
@@ -265,8 +325,13 @@ mod tests {
 
     #[test]
     fn rules_that_cannot_work_are_explained() {
-        assert_eq!(found("self.nobody > 1").unwrap(), "undefined field 'nobody'");
-        assert_eq!(found("self.list.exists(i, i.z == 'a')").unwrap(), "undefined field 'z'");
+        assert_eq!(found("self.nobody > 1").unwrap(), "compilation failed: undefined field 'nobody'");
+        assert!(found("self.list.exists(i, i.z == 'a')").unwrap().ends_with("undefined field 'z'"));
+        assert!(found("nobody == 1").unwrap().contains("undeclared reference to 'nobody'"));
+        assert!(found("math.abs(self.a) == 1").unwrap().contains("undeclared reference to"));
+        assert!(found("isIPv4(self.s)").unwrap().contains("undeclared reference to"));
+        assert!(found("dyn(self.a) == 1").unwrap().contains("'dyn' is not supported by this server"));
+        assert!(found("self.list.all(i, v, true)").unwrap().contains("'all' is not supported"));
         assert!(found("self.a == 'one'").unwrap().contains("(int, string)"));
         assert!(found("nobody(self.a)").unwrap().contains("undeclared reference to 'nobody'"));
         assert_eq!(found("self.a").unwrap(), "must evaluate to a bool");

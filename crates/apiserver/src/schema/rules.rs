@@ -5,11 +5,13 @@ use std::sync::{Mutex, PoisonError};
 use kube_cel::{CompiledSchema, ErrorKind, Validator, compile_schema};
 use serde_json::Value;
 
+use super::deep::on_a_deep_stack;
 use crate::status::FieldError;
 
 /// The rules of one schema; `None` inside when it has none, which costs nothing to ask.
 pub(crate) struct Rules {
-    compiled: Option<Mutex<(CompiledSchema, Validator)>>,
+    /// A sentence instead when they could not be compiled: then no object can be said to obey them.
+    compiled: Option<Result<Mutex<(CompiledSchema, Validator)>, String>>,
 }
 
 impl std::fmt::Debug for Rules {
@@ -25,7 +27,8 @@ impl Rules {
         }
         let mut schema = schema.clone();
         make_old_optional(&mut schema);
-        Rules { compiled: Some(Mutex::new((compile_schema(&schema), Validator::new()))) }
+        let compiled = on_a_deep_stack(|| Mutex::new((compile_schema(&schema), Validator::new())));
+        Rules { compiled: Some(compiled) }
     }
 
     /// Whether there is anything to ask.
@@ -37,10 +40,20 @@ impl Rules {
     /// compares with the old value.
     pub(crate) fn check(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let Some(compiled) = &self.compiled else { return Vec::new() };
-        let compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        let Err(broken) = compiled.1.validate_compiled(&compiled.0, object, old) else { return Vec::new() };
+        let judged = compiled.as_ref().map_err(String::clone).and_then(|compiled| {
+            on_a_deep_stack(|| {
+                let compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
+                compiled.1.validate_compiled(&compiled.0, object, old).err()
+            })
+        });
+        let broken = match judged {
+            Ok(broken) => broken,
+            Err(why) => {
+                return vec![FieldError::invalid_tree("", &format!("rules could not be evaluated: {why}"))];
+            }
+        };
         let mut errors = Vec::new();
-        for error in broken {
+        for error in broken.into_iter().flatten() {
             let value = at(object, &error.field_path);
             let unchanged = value.is_some() && old.and_then(|old| at(old, &error.field_path)) == value;
             if !unchanged || error.rule.contains("oldSelf") {
@@ -185,6 +198,30 @@ mod tests {
         assert_eq!(rules.check(&json!(11), None).len(), 1);
         assert!(rules.check(&json!(11), Some(&json!(5))).is_empty());
         assert_eq!(rules.check(&json!(4), Some(&json!(5))).len(), 1);
+    }
+
+    #[test]
+    fn the_longest_chains_are_evaluated_and_dropped_without_running_out_of_stack() {
+        let fits = |start: &str, link: &str| {
+            let links = (super::super::deep::MAX_LENGTH - start.len() - 16) / link.len();
+            format!("{start}{} != 'x'", link.repeat(links))
+        };
+        for source in [
+            fits("self.n", ".a"),
+            fits("dyn", "[0]"),
+            format!("{} != 1", fits("1", "+1").replace(" != 'x'", "")),
+        ] {
+            let schema = json!({ "type": "object", "x-kubernetes-validations": [{ "rule": source }] });
+            let _ = Rules::compile(&schema).check(&json!({ "n": {} }), None);
+        }
+    }
+
+    #[test]
+    fn an_overflow_breaks_the_rule_and_nothing_else() {
+        let rules = Rules::compile(&json!({ "type": "integer", "x-kubernetes-validations": [
+            { "rule": "self + 9223372036854775807 > 0" }] }));
+        assert_eq!(rules.check(&json!(1), None).len(), 1);
+        assert!(rules.check(&json!(0), None).is_empty());
     }
 
     #[test]

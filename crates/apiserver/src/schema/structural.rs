@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use kube_cel::cel::Program;
 use serde_json::{Value, json};
 
-use super::rule_types::problem;
+use super::deep::{MAX_LENGTH, on_a_deep_stack};
+use super::rule_types::{Purpose, Site, problem};
 use super::validate::validate_at;
 use super::{Schema, child, prune};
 use crate::status::FieldError;
@@ -38,6 +40,55 @@ fn node(schema: &Value, path: &str, root: bool, errors: &mut Vec<FieldError>) {
     if let Some(additional @ Value::Object(_)) = map.get("additionalProperties") {
         node(additional, &child(path, "additionalProperties"), false, errors);
     }
+    check_branches(schema, path, errors);
+}
+
+/// What a branch may not say, and why: it only narrows what the schema around it says.
+const NOT_IN_BRANCHES: [(&str, &str); 11] = [
+    ("type", "must be empty to be structural"),
+    ("title", "must be empty to be structural"),
+    ("description", "must be empty to be structural"),
+    ("default", "must be undefined to be structural"),
+    ("nullable", "must be false to be structural"),
+    ("x-kubernetes-preserve-unknown-fields", "must be false to be structural"),
+    ("x-kubernetes-embedded-resource", "must be false to be structural"),
+    ("x-kubernetes-int-or-string", "must be false to be structural"),
+    ("x-kubernetes-list-type", "must be undefined to be structural"),
+    ("x-kubernetes-list-map-keys", "must be undefined to be structural"),
+    ("x-kubernetes-map-type", "must be undefined to be structural"),
+];
+
+/// The branches of `allOf`, `anyOf`, `oneOf` and `not`.
+fn check_branches(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let int_or_string = schema.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true));
+    for key in ["allOf", "anyOf", "oneOf"] {
+        let branches = schema.get(key).and_then(Value::as_array);
+        for (index, each) in branches.into_iter().flatten().enumerate() {
+            // The usual way to write that both types will do.
+            let typed = int_or_string && key == "anyOf";
+            branch(each, &format!("{path}.{key}[{index}]"), typed, errors);
+        }
+    }
+    if let Some(not) = schema.get("not") {
+        branch(not, &child(path, "not"), false, errors);
+    }
+}
+
+fn branch(schema: &Value, path: &str, typed: bool, errors: &mut Vec<FieldError>) {
+    for (key, why) in NOT_IN_BRANCHES {
+        let said = schema.get(key).is_some_and(|value| !value.is_null() && *value != Value::Bool(false));
+        if said && !(typed && key == "type") {
+            errors.push(FieldError::forbidden(&child(path, key), why));
+        }
+    }
+    check_keywords(schema, path, errors);
+    for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        branch(property, &format!("{path}.properties[{name}]"), false, errors);
+    }
+    if let Some(items) = schema.get("items") {
+        branch(items, &child(path, "items"), false, errors);
+    }
+    check_branches(schema, path, errors);
 }
 
 fn check_type(schema: &Value, path: &str, root: bool, errors: &mut Vec<FieldError>) {
@@ -101,7 +152,8 @@ fn check_rules(schema: &Value, path: &str, root: bool, errors: &mut Vec<FieldErr
     let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array);
     for (index, rule) in rules.into_iter().flatten().enumerate() {
         let path = format!("{path}.x-kubernetes-validations[{index}]");
-        check_rule(rule, schema, &format!("{path}.rule"), root, errors);
+        let optional_old = rule.get("optionalOldSelf") == Some(&Value::Bool(true));
+        check_expressions(rule, &path, &Site { schema, root, optional_old }, errors);
         let reasons =
             ["Duplicate", "Forbidden", "Invalid", "Required"].map(|reason| format!("FieldValue{reason}"));
         if let Some(reason) =
@@ -118,20 +170,36 @@ fn check_rules(schema: &Value, path: &str, root: bool, errors: &mut Vec<FieldErr
     }
 }
 
-fn check_rule(rule: &Value, schema: &Value, path: &str, root: bool, errors: &mut Vec<FieldError>) {
-    let source = rule.get("rule").and_then(Value::as_str).unwrap_or_default();
-    if source.trim().is_empty() {
-        errors.push(FieldError::required(path, "rule is not specified"));
-        return;
-    }
-    let optional_old = rule.get("optionalOldSelf") == Some(&Value::Bool(true));
-    let found = match kube_cel::cel::Program::compile(source) {
-        Err(why) => Some(why.to_string()),
-        Ok(program) => problem(program.expression(), schema, root, optional_old),
+/// A rule and the message it may make must be such that they can be evaluated.
+fn check_expressions(rule: &Value, path: &str, site: &Site<'_>, errors: &mut Vec<FieldError>) {
+    let text = |key: &str| rule.get(key).and_then(Value::as_str).unwrap_or_default();
+    let read = |source: &str, purpose: Purpose| match Program::compile(source) {
+        Err(why) => Some(format!("compilation failed: {why}")),
+        Ok(program) => problem(program.expression(), site, purpose),
     };
-    if let Some(found) = found {
-        let detail = format!("compilation failed: {found}");
-        errors.push(FieldError::invalid(path, &Value::String(source.to_owned()), &detail));
+    let wrong = |source: &str, purpose: Purpose| {
+        if source.len() > MAX_LENGTH {
+            return Some(format!("is longer than {MAX_LENGTH} bytes, which this server does not evaluate"));
+        }
+        on_a_deep_stack(|| read(source, purpose))
+            .unwrap_or_else(|why| Some(format!("compilation failed: {why}")))
+    };
+    let (source, rule_path) = (text("rule"), format!("{path}.rule"));
+    if source.trim().is_empty() {
+        errors.push(FieldError::required(&rule_path, "rule is not specified"));
+    } else if let Some(why) = wrong(source, Purpose::Rule) {
+        errors.push(FieldError::invalid(&rule_path, &json!(source), &why));
+    }
+    let source = text("messageExpression");
+    if !source.is_empty()
+        && let Some(why) = wrong(source, Purpose::Message)
+    {
+        let path = format!("{path}.messageExpression");
+        errors.push(FieldError::invalid(&path, &json!(source), &format!("messageExpression {why}")));
+    }
+    if text("message").contains(['\n', '\r']) {
+        let path = format!("{path}.message");
+        errors.push(FieldError::invalid(&path, &rule["message"], "must not contain line breaks"));
     }
 }
 
@@ -214,6 +282,7 @@ fn check_metadata(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
 
     #[test]
@@ -227,8 +296,54 @@ mod tests {
             json!({ "type": "object", "properties": { "a": { "type": "array" } } }),
             json!({ "type": "object", "properties": { "a": { "type": "strnig" } } }),
             json!({ "type": "object", "x-kubernetes-validations": [{ "rule": "self.(" }] }),
+            json!({ "type": "object", "anyOf": [{ "type": "object" }] }),
+            json!({ "type": "object", "not": { "properties": { "a": { "pattern": "(" } } } }),
         ] {
             assert!(!check(&bad, "s").is_empty(), "{bad}");
+        }
+        let either = json!({ "x-kubernetes-int-or-string": true, "anyOf": [{ "type": "integer" }, { "type": "string" }] });
+        assert_eq!(check(&json!({ "type": "object", "properties": { "a": either } }), "s"), []);
+    }
+
+    fn complaint(rule: Value) -> String {
+        let properties = json!({ "a": { "type": "string" } });
+        let schema =
+            json!({ "type": "object", "properties": properties, "x-kubernetes-validations": [rule] });
+        check(&schema, "s").first().map(ToString::to_string).unwrap_or_default()
+    }
+
+    #[test]
+    fn an_expression_that_cannot_be_evaluated_is_refused_with_its_definition() {
+        assert!(
+            complaint(json!({ "rule": "self.?a.orValue('') == ''" })).contains("unsupported syntax '.?'")
+        );
+        for (expression, why) in [
+            ("self.nobody", "undefined field"),
+            ("1", "must evaluate to a string"),
+            ("'a' +", "compilation failed"),
+        ] {
+            let found = complaint(json!({ "rule": "true", "messageExpression": expression }));
+            assert!(found.contains("messageExpression") && found.contains(why), "{found}");
+        }
+        assert_eq!(complaint(json!({ "rule": "true", "messageExpression": "'a' + self.a" })), "");
+        assert!(complaint(json!({ "rule": "true", "message": "a\nb" })).contains("line breaks"));
+    }
+
+    #[test]
+    fn expressions_nested_without_end_are_refused() {
+        for source in ["(".repeat(50_000), "(".repeat(4000), "!".repeat(4000), "[".repeat(1000)] {
+            assert_ne!(complaint(json!({ "rule": source })), "");
+        }
+        // Many branches in a row make the parser panic.
+        let _ = complaint(json!({ "rule": format!("{}true", "true?true:".repeat(300)) }));
+    }
+
+    proptest! {
+        #[test]
+        fn any_expression_is_taken_or_refused(
+            source in r#"(self|oldSelf|\.a|\.|\?|\(|\)|\[|\]|'|"|==|&&|\|\||!|-|[0-9]|has|all|x|,|ü| ){0,12}"#
+        ) {
+            complaint(json!({ "rule": source, "messageExpression": source }));
         }
     }
 }

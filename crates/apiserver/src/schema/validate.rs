@@ -3,6 +3,8 @@
 //! On an update a part that did not change is not judged again: a rule that came later must not
 //! lock objects that were fine when written.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Value, json};
 
 use super::format::has_format;
@@ -140,37 +142,56 @@ fn check_array(
         let detail = format!("{path} in body should have at least {min} items");
         errors.push(FieldError::invalid(path, &json!(items.len()), &detail));
     }
-    let was = |index: usize, value: &Value| match (&schema.list, old.and_then(Value::as_array)) {
-        (_, None) => None,
-        (ListType::Map(keys), Some(old)) => {
-            old.iter().find(|o| keys.iter().all(|key| o.get(key) == value.get(key)))
-        }
-        (ListType::Set, Some(old)) => old.iter().find(|o| *o == value),
-        (ListType::Atomic, Some(old)) => old.get(index),
-    };
+    let before = Before::of(&schema.list, old.and_then(Value::as_array));
     if let Some(each) = &schema.items {
         for (index, value) in items.iter().enumerate() {
-            check(each, value, was(index, value), &item(path, index), errors);
+            check(each, value, before.of_item(index, value), &item(path, index), errors);
         }
     }
     check_uniqueness(schema, items, path, errors);
 }
 
-fn check_uniqueness(schema: &Schema, items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
-    let identity = |value: &Value| match &schema.list {
+/// What tells an item of a list from the others; `None` where its place does.
+fn identity(list: &ListType, value: &Value) -> Option<Value> {
+    match list {
         ListType::Atomic => None,
         ListType::Set => Some(value.clone()),
         ListType::Map(keys) => {
             Some(keys.iter().filter_map(|key| Some((key.clone(), value.get(key)?.clone()))).collect())
         }
-    };
-    let mut seen: Vec<Value> = Vec::new();
+    }
+}
+
+/// The items that a list had, by what tells them apart.
+struct Before<'a> {
+    list: &'a ListType,
+    items: &'a [Value],
+    identified: HashMap<Value, &'a Value>,
+}
+
+impl<'a> Before<'a> {
+    fn of(list: &'a ListType, items: Option<&'a Vec<Value>>) -> Before<'a> {
+        let items = items.map(Vec::as_slice).unwrap_or_default();
+        let identified = items.iter().filter_map(|item| Some((identity(list, item)?, item))).collect();
+        Before { list, items, identified }
+    }
+
+    fn of_item(&self, index: usize, value: &Value) -> Option<&'a Value> {
+        match identity(self.list, value) {
+            Some(identity) => self.identified.get(&identity).copied(),
+            None => self.items.get(index),
+        }
+    }
+}
+
+fn check_uniqueness(schema: &Schema, items: &[Value], path: &str, errors: &mut Vec<FieldError>) {
+    let mut seen = HashSet::new();
     for (index, value) in items.iter().enumerate() {
-        let Some(identity) = identity(value) else { return };
+        let Some(identity) = identity(&schema.list, value) else { return };
         if seen.contains(&identity) {
             errors.push(FieldError::duplicate(&item(path, index), &identity));
         } else {
-            seen.push(identity);
+            seen.insert(identity);
         }
     }
 }

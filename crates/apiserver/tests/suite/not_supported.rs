@@ -3,7 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{JSON_PATCH, MERGE, Read, Scene, assert_says, config_map, ours_only};
+use crate::{
+    harness::{JSON_PATCH, MERGE, Read, Scene, assert_says, config_map, ours_only},
+    widget::{CRDS, with_spec},
+};
 
 const WHY: &str = "a real server supports it, ours leaves it out";
 
@@ -94,6 +97,26 @@ async fn other_groups_and_subresources_do_not_exist() {
             [t.group("batch/v1", "jobs"), t.group("networking.k8s.io/v1", "ingresses"), t.core("pods/p/log")]
         {
             t.get(&path).await.expect(404);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_rule_that_cannot_be_evaluated_is_refused_with_its_definition() {
+    ours_only(WHY, async |t: &Scene| {
+        for (rule, why) in [
+            ("self.?a.orValue('') == ''", "unsupported syntax '.?'"),
+            ("optional.of(self.a).optMap(x, x + 'y').hasValue()", "'optMap' is not supported by this server"),
+            ("dyn(self.a) == 1", "'dyn' is not supported by this server"),
+            ("self.l.all(i, v, v == 'x')", "'all' is not supported by this server"),
+        ] {
+            let texts = json!({"type": "array", "maxItems": 3, "items": {"type": "string", "maxLength": 3}});
+            let mut version = with_spec(json!({"a": {"type": "string", "maxLength": 3}, "l": texts}));
+            version["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] =
+                json!([{"rule": rule}]);
+            let status = assert_refused(t.post(CRDS, t.definition(version)).await, &[422]);
+            assert_says(status.text("/message"), &["x-kubernetes-validations[0].rule", why]);
         }
     })
     .await;
