@@ -1,9 +1,11 @@
 //! The whole state of a server: what is served, what is stored, and the sources of time and
 //! identity. All of it changes by plain calls under one lock; nothing here waits or does I/O.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::clock::Clock;
@@ -18,6 +20,8 @@ pub(crate) struct Cluster {
     pub(crate) registry: Registry,
     pub(crate) clock: Clock,
     pub(crate) ids: Ids,
+    /// Events in the order they were written: when, which, and at which version.
+    pub(crate) expiring: VecDeque<(Timestamp, Key, u64)>,
 }
 
 /// One object of one resource, perhaps not existing.
@@ -73,7 +77,8 @@ impl Cluster {
             store.open(&resource.shelf);
         }
         let clock = Clock::starting_at(epoch);
-        let mut cluster = Cluster { store, registry, clock, ids: Ids::new(seed) };
+        let expiring = VecDeque::new();
+        let mut cluster = Cluster { store, registry, clock, ids: Ids::new(seed), expiring };
         for name in crate::builtin::NAMESPACES {
             cluster.found_namespace(name);
         }

@@ -179,6 +179,7 @@ impl<'de> Visitor<'de> for Noticing<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
 
     #[test]
@@ -194,5 +195,34 @@ mod tests {
         assert_eq!(Body::parse("", b"{} x").unwrap_err().code, 400);
         assert_eq!(Body::parse("application/vnd.kubernetes.protobuf", b"k8s").unwrap_err().code, 400);
         assert_eq!(Body::parse("application/cbor", b"k8s").unwrap_err().code, 415);
+    }
+
+    #[test]
+    fn bodies_nested_without_end_are_refused() {
+        for (kind, open) in [
+            ("application/json", "["),
+            ("application/json", "{\"a\":"),
+            ("application/yaml", "["),
+            ("application/yaml", "- "),
+        ] {
+            let _ = Body::parse(kind, open.repeat(100_000).as_bytes());
+        }
+        let bomb: String = (1..40).map(|n| format!("a{n}: &a{n} [*a{}, *a{}]\n", n - 1, n - 1)).collect();
+        assert_eq!(
+            Body::parse("application/yaml", format!("a0: &a0 x\n{bomb}").as_bytes()).unwrap_err().code,
+            400
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_body_or_refused(
+            bytes in prop::collection::vec(any::<u8>(), 0..80), text in r#"([{}\[\]:,"&*!|>\-] ?|[a-c0-9.]|\n| ){0,30}"#,
+        ) {
+            for kind in ["", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"] {
+                let _ = Body::parse(kind, &bytes);
+                let _ = Body::parse(kind, text.as_bytes());
+            }
+        }
     }
 }

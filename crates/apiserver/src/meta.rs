@@ -131,14 +131,22 @@ fn check_shape(field: &str, value: &Value, shape: Shape) -> Result<(), String> {
 pub(crate) fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let name = name(object);
-    let verdict = match &resource.nature {
-        Nature::Namespace => crate::names::dns_label(name),
-        Nature::Service => crate::names::dns_1035_label(name),
-        _ => crate::names::dns_subdomain(name),
+    let judge = match &resource.nature {
+        Nature::Namespace => crate::names::dns_label,
+        Nature::Service => crate::names::dns_1035_label,
+        _ => crate::names::dns_subdomain,
     };
+    let prefix = text(object, "generateName");
+    // A dash at its end will be followed by something.
+    let completed = prefix.strip_suffix('-').map_or(prefix.to_owned(), |start| format!("{start}a"));
+    if !prefix.is_empty()
+        && let Err(why) = judge(&completed)
+    {
+        errors.push(FieldError::invalid("metadata.generateName", &json!(prefix), &why));
+    }
     if name.is_empty() {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
-    } else if let Err(why) = verdict {
+    } else if let Err(why) = judge(name) {
         errors.push(FieldError::invalid("metadata.name", &json!(name), &why));
     }
     let empty = Map::new();

@@ -88,6 +88,26 @@ pub(crate) fn label_value(value: &str) -> Result<(), String> {
         .to_owned())
 }
 
+/// A key of a config map or secret, which may become a file's name.
+pub(crate) fn data_key(key: &str) -> Result<(), String> {
+    if key.len() > 253 {
+        return Err("must be no more than 253 bytes".to_owned());
+    }
+    if key.is_empty() || !key.bytes().all(name_character) {
+        return Err(
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  \
+                    or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+                .to_owned(),
+        );
+    }
+    match key {
+        "." => Err("must not be '.'".to_owned()),
+        ".." => Err("must not be '..'".to_owned()),
+        key if key.starts_with("..") => Err("must not start with '..'".to_owned()),
+        _ => Ok(()),
+    }
+}
+
 fn name_character(c: u8) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.')
 }

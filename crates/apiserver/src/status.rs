@@ -3,6 +3,8 @@
 //!
 //! Everything below the HTTP layer returns [`ApiError`]; only the HTTP layer turns it into bytes.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 /// A refusal, ready to become a `Status` object.
@@ -116,14 +118,10 @@ impl ApiError {
 
     /// `kind` is a kind here, not a plural.
     pub(crate) fn invalid(kind: &Qualified, name: &str, errors: Vec<FieldError>) -> Self {
-        let mut lines: Vec<String> = Vec::new();
-        for error in &errors {
-            let line = error.to_string();
-            if !lines.contains(&line) {
-                lines.push(line);
-            }
-        }
-        let text = if lines.len() == 1 { lines.remove(0) } else { format!("[{}]", lines.join(", ")) };
+        let mut seen = HashSet::new();
+        let lines: Vec<String> =
+            errors.iter().map(ToString::to_string).filter(|line| seen.insert(line.clone())).collect();
+        let text = if lines.len() == 1 { lines.concat() } else { format!("[{}]", lines.join(", ")) };
         let mut error =
             Self::new(422, "Invalid", format!("{kind} {name:?} is invalid: {text}")).about(kind, name);
         if let Some(details) = &mut error.details {

@@ -20,11 +20,15 @@ pub(crate) fn check(resource: &Resource, new: &Value, old: Option<&Value>) -> Ve
         Nature::Workload => check_workload(resource, new, old, &mut errors),
         Nature::Event => errors.extend(crate::events::check(new)),
         Nature::Secret => {
+            check_data(new, old, &["data"], &mut errors);
             if old.is_some_and(|old| old["type"] != new["type"]) {
                 errors.push(FieldError::invalid("type", &new["type"], "field is immutable"));
             }
         }
         Nature::Plain if resource.kind == "Lease" => check_lease(new, &mut errors),
+        Nature::Plain if resource.kind == "ConfigMap" => {
+            check_data(new, old, &["data", "binaryData"], &mut errors);
+        }
         Nature::Plain | Nature::Namespace | Nature::Node | Nature::Service => {}
         Nature::Definition | Nature::Custom(_) => {}
     }
@@ -37,6 +41,33 @@ fn check_finalizers(object: &Value, errors: &mut Vec<FieldError>) {
         if !name.contains('/') && !["kubernetes", "orphan", "foregroundDeletion"].contains(&name) {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
             errors.push(FieldError::invalid(&format!("metadata.finalizers[{index}]"), &json!(name), detail));
+        }
+    }
+}
+
+/// Keys have to be file names, and who asked for it is held to what was there.
+fn check_data(new: &Value, old: Option<&Value>, fields: &[&str], errors: &mut Vec<FieldError>) {
+    let keys = |field: &str| new[field].as_object().into_iter().flat_map(serde_json::Map::keys);
+    for field in fields {
+        for key in keys(field) {
+            let path = format!("{field}[{key}]");
+            if let Err(why) = crate::names::data_key(key) {
+                errors.push(FieldError::invalid(&path, &json!(key), &why));
+            } else if *field == "data" && new["binaryData"].get(key).is_some() {
+                errors.push(FieldError::invalid(
+                    &path,
+                    &json!(key),
+                    "duplicate of key present in binaryData",
+                ));
+            }
+        }
+    }
+    if let Some(old) = old.filter(|old| old["immutable"] == true) {
+        for field in fields.iter().chain(&["immutable"]) {
+            if new.get(field) != old.get(field) {
+                let detail = "field is immutable when `immutable` is set";
+                errors.push(FieldError::forbidden(field, detail));
+            }
         }
     }
 }

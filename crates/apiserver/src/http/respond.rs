@@ -17,8 +17,10 @@ use crate::table::{row, table};
 
 pub(crate) const JSON: &str = "application/json";
 
-/// What all warnings of an answer may add up to: clients refuse heads that are much larger.
+/// What all warnings of an answer may add up to, and how many there may be: clients refuse answers
+/// with larger heads, or with a hundred headers.
 const WARNING_BYTES: usize = 4096;
+const WARNINGS: usize = 50;
 
 /// A response with a body of the given type.
 pub(crate) fn bytes(code: u16, content_type: &'static str, body: impl Into<Body>) -> Response {
@@ -48,7 +50,7 @@ pub(crate) fn error(error: &ApiError) -> Response {
 /// Adds a `Warning` header per sentence, as far as clients take headers.
 pub(crate) fn warn(mut response: Response, warnings: &[String]) -> Response {
     let mut room = WARNING_BYTES;
-    for warning in warnings {
+    for warning in warnings.iter().take(WARNINGS) {
         let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
         if quoted.len() > room {
             break;

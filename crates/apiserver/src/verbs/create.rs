@@ -3,13 +3,14 @@
 use serde_json::{Value, json};
 
 use super::shape::{Origin, judge, shape};
-use super::{WriteOptions, Written, definitions};
+use super::{WriteOptions, Written, definitions, expiry};
 use crate::builtin;
 use crate::cluster::{Cluster, Target};
 use crate::decode::Body;
 use crate::meta;
 use crate::resource::{Nature, Resource};
 use crate::status::{ApiError, Cause};
+use crate::store::Key;
 
 /// Stores a new object under `target`, whose name is the body's own when empty.
 pub(crate) fn create(
@@ -31,7 +32,7 @@ pub(crate) fn create(
         return Err(ApiError::new(500, "", "resourceVersion should not be set on objects to be created"));
     }
     if meta::name(&object).is_empty() && !meta::text(&object, "generateName").is_empty() {
-        let name = cluster.ids.name(meta::text(&object, "generateName"));
+        let name = free_name(cluster, target, meta::text(&object, "generateName"));
         meta::set(&mut object, "name", Some(json!(name)));
     }
     let target = Target::new(&target.resource, &target.key.namespace, meta::name(&object));
@@ -42,10 +43,25 @@ pub(crate) fn create(
         return Err(ApiError::already_exists(&resource.qualified(), &target.key.name));
     }
     let stored = cluster.store.put(&resource.shelf, target.key.clone(), object);
-    if matches!(resource.nature, Nature::Definition) {
-        definitions::settle(cluster, &target.key);
+    match &resource.nature {
+        Nature::Definition => definitions::settle(cluster, &target.key),
+        Nature::Event => expiry::note(cluster, &target, stored.version),
+        _ => {}
     }
     Ok(Written { object: stored, created: true, warnings })
+}
+
+/// A generated name. One that is taken is not the sender's fault, so others are tried first.
+fn free_name(cluster: &mut Cluster, target: &Target, base: &str) -> String {
+    let mut name = cluster.ids.name(base);
+    for _ in 0..7 {
+        let key = Key::new(&target.key.namespace, &name);
+        if cluster.store.get(&target.resource.shelf, &key).is_none() {
+            break;
+        }
+        name = cluster.ids.name(base);
+    }
+    name
 }
 
 /// The namespace comes from the request; a different one in the body is a mistake.
@@ -95,7 +111,7 @@ fn begin(cluster: &mut Cluster, resource: &Resource, object: &mut Value) {
     {
         let sent = map.remove("status");
         let status = match &resource.nature {
-            Nature::Definition => Some(definitions::unsettled(&map["spec"])),
+            Nature::Definition => map.get("spec").map(definitions::unsettled),
             nature => builtin::initial_status(nature, sent),
         };
         if let Some(status) = status {

@@ -8,6 +8,7 @@
 mod create;
 mod definitions;
 mod delete;
+mod expiry;
 mod namespaces;
 mod replace;
 mod scale;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::create::{create, place};
 use super::shape::{Origin, judge, shape};
-use super::{WriteOptions, Written, definitions, delete};
+use super::{WriteOptions, Written, definitions, delete, expiry};
 use crate::cluster::{Cluster, Target, shown};
 use crate::decode::Body;
 use crate::meta;
@@ -94,15 +94,16 @@ fn write(
         return Ok(Written { object, created: false, warnings });
     }
     let object = cluster.store.put(&resource.shelf, target.key.clone(), new);
-    settle(cluster, target);
+    settle(cluster, target, object.version);
     Ok(Written { object, created: false, warnings })
 }
 
-/// Deleting kinds that wait for others may have been waiting for this write.
-fn settle(cluster: &mut Cluster, target: &Target) {
+/// What a kind has to do after a write: those that are being deleted may have waited for it.
+fn settle(cluster: &mut Cluster, target: &Target, version: u64) {
     match &target.resource.nature {
         Nature::Definition => definitions::settle(cluster, &target.key),
         Nature::Namespace => super::namespaces::finish(cluster, &target.key.name),
+        Nature::Event => expiry::note(cluster, target, version),
         _ => {}
     }
 }

@@ -16,6 +16,9 @@ pub(super) enum Origin {
     Patched,
 }
 
+/// How many fields are complained of; more would help nobody.
+const MAX_COMPLAINTS: usize = 100;
+
 /// Stored shape: known metadata only, unknown fields dropped (or refused), defaults filled in.
 pub(super) fn shape(
     resource: &Resource,
@@ -39,6 +42,8 @@ pub(super) fn shape(
         unknown.extend(builtin::conform(resource, &mut value).map_err(mistyped)?);
     }
     unknown.sort();
+    unknown.truncate(MAX_COMPLAINTS);
+    complaints.truncate(MAX_COMPLAINTS - unknown.len());
     complaints.extend(unknown.iter().map(|path| format!("unknown field {path:?}")));
     complain(resource, complaints, options, origin, warnings)?;
     resource.unview(&mut value);

@@ -184,3 +184,40 @@ fn one_seed_gives_one_history() {
     };
     assert_eq!(run(), run());
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_event_lives_an_hour_from_its_last_write() {
+    let mut cluster = cluster();
+    let event =
+        |name: &str| json!({ "metadata": { "name": name }, "involvedObject": { "namespace": "default" } });
+    let at = |cluster: &Cluster, name: &str| target(cluster, "", "events", "default", name);
+    for name in ["renewed", "forgotten"] {
+        let target = at(&cluster, name);
+        make(&mut cluster, &target, event(name)).unwrap();
+    }
+    tokio::time::sleep(std::time::Duration::from_secs(3000)).await;
+    let renewed = at(&cluster, "renewed");
+    merge(&mut cluster, &renewed, json!({ "count": 2 })).unwrap();
+    tokio::time::sleep(std::time::Duration::from_secs(700)).await;
+    let late = at(&cluster, "late");
+    make(&mut cluster, &late, event("late")).unwrap();
+    let left = cluster.store.keys(&late.resource.shelf);
+    assert_eq!(left.iter().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["late", "renewed"]);
+}
+
+#[test]
+fn a_generated_name_that_is_taken_is_not_used() {
+    let mut cluster = cluster();
+    let map = target(&cluster, "", "configmaps", "default", "");
+    let generated = json!({ "metadata": { "generateName": "x-" } });
+    let first = make(&mut cluster, &map, generated.clone()).unwrap();
+    // The same seed again: it would give the same name.
+    cluster.ids = crate::ids::Ids::new(Some(1));
+    let mut names = vec![first["metadata"]["name"].clone()];
+    for _ in 0..8 {
+        names.push(make(&mut cluster, &map, generated.clone()).unwrap()["metadata"]["name"].clone());
+    }
+    names.sort_by_key(Value::to_string);
+    names.dedup();
+    assert_eq!(names.len(), 9);
+}

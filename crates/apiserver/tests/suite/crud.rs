@@ -1,6 +1,6 @@
 //! Create, get, list and update of single objects, and every way in which they are refused.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     harness::{Read, Scene, assert_says, config_map, scene},
@@ -256,6 +256,40 @@ async fn a_verb_that_a_path_does_not_know_is_not_allowed() {
     scene(async |t: &Scene| {
         t.post(&t.core("configmaps/a"), config_map("a", "1")).await.refused(405, "MethodNotAllowed");
         t.put(&t.core("configmaps"), config_map("a", "1")).await.refused(405, "MethodNotAllowed");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_update_that_creates_must_name_what_its_path_names() {
+    scene(async |t: &Scene| {
+        let lease = |metadata: Value| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata});
+        let path = t.group("coordination.k8s.io/v1", "leases/a");
+        let status = t.put(&path, lease(json!({"name": "b"}))).await.refused(400, "BadRequest");
+        assert_says(status.text("/message"), &["the name of the object (b) does not match the name on the URL (a)"]);
+        t.put(&path, lease(json!({}))).await.refused(400, "BadRequest");
+        // Who renews a lease that was deleted meanwhile knows its uid, and is told.
+        let status = t.put(&path, lease(json!({"name": "a", "uid": "x", "resourceVersion": "5"}))).await.refused(409, "Conflict");
+        assert_says(status.text("/message"), &["Precondition failed: UID in precondition: x, UID in object meta: "]);
+        t.put(&path, lease(json!({"name": "a", "resourceVersion": "5"}))).await.expect(201);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn flags_are_true_unless_they_say_no() {
+    scene(async |t: &Scene| {
+        t.config_map("a", "1").await;
+        for (flag, watched) in [
+            ("watch=false", false),
+            ("watch=0", false),
+            ("watch=False", false),
+            ("watch=f", true),
+            ("watch", true),
+        ] {
+            let answer = t.get(&t.core(&format!("configmaps?{flag}&timeoutSeconds=1"))).await;
+            assert_eq!(answer.text.starts_with(r#"{"type":"ADDED""#), watched, "{flag}: {}", answer.text);
+        }
     })
     .await;
 }

@@ -172,3 +172,32 @@ async fn a_recreated_object_has_a_new_identity() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn options_that_cannot_be_understood_delete_nothing() {
+    scene(async |t: &Scene| {
+        t.config_map("a", "1").await;
+        let path = t.core("configmaps/a");
+        for options in [
+            json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": 5}}),
+            json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": "x"}),
+            json!([]),
+            json!("x"),
+        ] {
+            t.delete(&path).json(options).await.refused(400, "BadRequest");
+        }
+        t.delete(&t.core("configmaps/a?gracePeriodSeconds=abc")).await.refused(400, "BadRequest");
+        t.get(&path).await.expect(200);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn options_in_the_body_are_all_that_counts() {
+    scene(async |t: &Scene| {
+        t.config_map("a", "1").await;
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+        t.delete(&t.core("configmaps/a?propagationPolicy=Zed")).json(options).await.expect(200);
+    })
+    .await;
+}

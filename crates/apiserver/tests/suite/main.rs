@@ -21,6 +21,7 @@ mod discovery;
 mod events;
 mod exec;
 mod harness;
+mod hostile;
 mod namespaces;
 mod not_supported;
 mod openapi;

@@ -78,3 +78,19 @@ async fn a_stale_scale_conflicts_and_a_negative_one_is_invalid() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_scale_that_cannot_be_understood_scales_nothing() {
+    scene(async |t: &Scene| {
+        let path = made(t, "Deployment", "deployments").await;
+        let before = t.get(&path).await.expect(200);
+        let scale = format!("{path}/scale");
+        let mut wrong = t.get(&scale).await.expect(200);
+        wrong["spec"]["replicas"] = json!("3");
+        t.put(&scale, wrong).await.refused(400, "BadRequest");
+        let answer = t.patch(&scale, MERGE, json!({"spec": {"replicas": "3"}})).await;
+        assert!([400, 422].contains(&answer.code), "{answer:?}");
+        assert_eq!(t.get(&path).await.expect(200)["spec"], before["spec"]);
+    })
+    .await;
+}

@@ -205,3 +205,134 @@ async fn numbers_in_a_query_are_numbers() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn keys_of_data_are_file_names() {
+    scene(async |t: &Scene| {
+        let map = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
+        for key in ["a b", "..", "../x"] {
+            assert_about(t.post(&t.core("configmaps"), map(json!({key: "v"}))).await, &format!("data[{key}]"));
+        }
+        let mut both = map(json!({"x": "v"}));
+        both["binaryData"] = json!({"x": "YQ=="});
+        assert_about(t.post(&t.core("configmaps"), both).await, "data[x]");
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a b": "YQ=="}});
+        assert_about(t.post(&t.core("secrets"), secret).await, "data[a b]");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_made_immutable_stays_as_it_is() {
+    scene(async |t: &Scene| {
+        let mut map = config_map("a", "1");
+        map["immutable"] = json!(true);
+        t.post(&t.core("configmaps"), map).await.expect(201);
+        let patch = |change: Value| t.patch(&t.core("configmaps/a"), MERGE, change);
+        assert_about(patch(json!({"data": {"key": "2"}})).await, "data");
+        assert_about(patch(json!({"immutable": false})).await, "immutable");
+        patch(json!({"metadata": {"labels": {"a": "b"}}})).await.expect(200);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_typo_in_a_definition_is_found_when_asked_for() {
+    scene(async |t: &Scene| {
+        let mut version = with_spec(json!({"a": {"type": "string", "maxLenght": 3}}));
+        let strict = format!("{CRDS}?fieldValidation=Strict");
+        let status = t.post(&strict, t.definition(version.clone())).await.refused(400, "BadRequest");
+        let path = "spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.a.maxLenght";
+        assert_says(status.text("/message"), &[&format!("strict decoding error: unknown field {path:?}")]);
+        let mut definition = t.definition(anything());
+        definition["spec"]["names"]["shortName"] = json!(["w"]);
+        t.post(&strict, definition).await.refused(400, "BadRequest");
+        version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["a"]["maxLength"] =
+            json!("3");
+        t.post(CRDS, t.definition(version)).await.refused(400, "BadRequest");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_branches_of_a_schema_only_narrow_it() {
+    scene(async |t: &Scene| {
+        for (schema, field) in [
+            (json!({"type": "string", "anyOf": [{"type": "string"}]}), "properties[z].anyOf[0].type"),
+            (json!({"type": "string", "anyOf": [{"pattern": "("}]}), "properties[z].anyOf[0].pattern"),
+            (json!({"type": "string", "not": {"type": "string"}}), "properties[z].not.type"),
+            (
+                json!({"type": "string", "oneOf": [{"description": "x"}]}),
+                "properties[z].oneOf[0].description",
+            ),
+            (json!({"type": "string", "allOf": [{"default": "x"}]}), "properties[z].allOf[0].default"),
+            (json!({"type": "string", "allOf": [{"nullable": true}]}), "properties[z].allOf[0].nullable"),
+        ] {
+            assert_about(t.post(CRDS, t.definition(with_spec(json!({"z": schema})))).await, field);
+        }
+        let either =
+            json!({"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}]});
+        t.widgets(with_spec(json!({"z": either}))).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn paths_of_a_definition_lead_somewhere() {
+    scene(async |t: &Scene| {
+        let with = |key: &str, value: Value| {
+            let mut version = with_spec(json!({"a": {"type": "string"}, "o": {"type": "object"}}));
+            version[key] = value;
+            t.post(CRDS, t.definition(version))
+        };
+        assert_about(with("subresources", json!({"scale": {}})).await, "scale.specReplicasPath");
+        let paths = json!({"specReplicasPath": "spec.a", "statusReplicasPath": ".spec.b", "labelSelectorPath": ".metadata.x"});
+        assert_about(with("subresources", json!({"scale": paths})).await, "scale.labelSelectorPath");
+        for path in [".spec.none", ".spec.o", "spec.a"] {
+            assert_about(with("selectableFields", json!([{"jsonPath": path}])).await, "selectableFields[0].jsonPath");
+        }
+        let column = json!([{"name": "X", "type": "string", "jsonPath": "{.spec.a}"}]);
+        assert_about(with("additionalPrinterColumns", column).await, "additionalPrinterColumns[0].JSONPath");
+        let mut definition = t.definition(anything());
+        definition["spec"]["preserveUnknownFields"] = json!(true);
+        assert_about(t.post(CRDS, definition).await, "spec.preserveUnknownFields");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_rule_calls_what_there_is_and_its_message_is_text() {
+    scene(async |t: &Scene| {
+        let with = |rule: Value| {
+            let mut version = with_spec(json!({"n": {"type": "integer"}, "s": {"type": "string"}}));
+            let spec = &mut version["schema"]["openAPIV3Schema"]["properties"]["spec"];
+            spec["x-kubernetes-validations"] = json!([rule]);
+            t.post(CRDS, t.definition(version))
+        };
+        for rule in [
+            "isIPv4(self.s)",
+            "math.abs(self.n) == 1",
+            "base64.encode(b'x') == 'y'",
+            "self.s.quote() == ''",
+            "none == 1",
+        ] {
+            assert_about(with(json!({"rule": rule})).await, "x-kubernetes-validations[0].rule");
+        }
+        for message in ["'a' +", "self.n", "'x' + self.none"] {
+            let rule = json!({"rule": "self.n > 1", "messageExpression": message});
+            assert_about(with(rule).await, "x-kubernetes-validations[0].messageExpression");
+        }
+        let broken = json!({"rule": "self.n > 1", "message": "a\nb"});
+        assert_about(with(broken).await, "x-kubernetes-validations[0].message");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_prefix_of_names_must_begin_a_name() {
+    scene(async |t: &Scene| {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "Bad_"}});
+        assert_about(t.post(&t.core("configmaps"), map).await, "metadata.generateName");
+    })
+    .await;
+}
