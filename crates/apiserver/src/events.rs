@@ -55,22 +55,122 @@ pub(crate) fn selectable_field(field: &str, group: &str) -> Option<String> {
     }
 }
 
+/// What is wrong with an event; `old` is what it replaces. Fields are named as they are stored. The
+/// newer group demands more, and so does whoever sets `eventTime`, which only its clients do.
+pub(crate) fn check(event: &Value, old: Option<&Value>, group: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    check_namespace(event, &mut errors);
+    if !event["eventTime"].is_null() {
+        let reporter = if group.is_empty() { "reportingComponent" } else { "reportingController" };
+        check_report(event, reporter, &mut errors);
+    }
+    match old {
+        _ if group.is_empty() => {}
+        Some(old) => check_unchanged(event, old, &mut errors),
+        None => check_modern(event, &mut errors),
+    }
+    errors
+}
+
 /// An event lives in the namespace of what it is about; about cluster-wide objects, in `default`.
-pub(crate) fn check(event: &Value) -> Option<FieldError> {
+fn check_namespace(event: &Value, errors: &mut Vec<FieldError>) {
     let about = event["involvedObject"]["namespace"].as_str().unwrap_or_default();
     let fits = match crate::meta::text(event, "namespace") {
         "default" | "kube-system" if about.is_empty() => true,
         own => about == own,
     };
-    let refuse =
-        || FieldError::invalid("involvedObject.namespace", &about.into(), "does not match event.namespace");
-    (!fits).then(refuse)
+    if !fits {
+        let detail = "does not match event.namespace";
+        errors.push(FieldError::invalid("involvedObject.namespace", &about.into(), detail));
+    }
+}
+
+/// Who reports what, in words that are not too long.
+fn check_report(event: &Value, reporter: &str, errors: &mut Vec<FieldError>) {
+    let text = |field: &str| event[field].as_str().unwrap_or_default();
+    let controller = text("reportingComponent");
+    if controller.is_empty() {
+        errors.push(FieldError::required(reporter, ""));
+    }
+    if let Err(why) = crate::names::qualified_name(controller) {
+        errors.push(FieldError::invalid(reporter, &controller.into(), &why));
+    }
+    for field in ["reportingInstance", "action", "reason"] {
+        match text(field).len() {
+            0 => errors.push(FieldError::required(field, "")),
+            1..=128 => {}
+            _ => errors.push(FieldError::invalid(field, &"".into(), "can have at most 128 characters")),
+        }
+    }
+    if text("message").len() > 1024 {
+        errors.push(FieldError::invalid("message", &"".into(), "can have at most 1024 characters"));
+    }
+}
+
+/// What the newer group demands of a new event.
+fn check_modern(event: &Value, errors: &mut Vec<FieldError>) {
+    let mut refuse = |field: &str, why: &str| errors.push(FieldError::invalid(field, &"".into(), why));
+    let kind = event["type"].as_str().unwrap_or_default();
+    if !["Normal", "Warning"].contains(&kind) {
+        refuse("type", &format!("has invalid value: {kind}"));
+    }
+    for field in ["firstTimestamp", "lastTimestamp", "count", "source"] {
+        if !event[field].is_null() {
+            refuse(field, "needs to be unset");
+        }
+    }
+    if event["series"].is_object() && event["series"]["count"].as_i64().unwrap_or(0) < 2 {
+        refuse("series.count", "should be at least 2");
+    }
+    if event["eventTime"].is_null() {
+        errors.push(FieldError::required("eventTime", ""));
+    }
+}
+
+/// In the newer group only how often an event repeated may change.
+fn check_unchanged(event: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    for field in [
+        "involvedObject",
+        "reason",
+        "message",
+        "source",
+        "firstTimestamp",
+        "lastTimestamp",
+        "count",
+        "reportingComponent",
+        "reportingInstance",
+        "action",
+        "type",
+        "eventTime",
+        "related",
+    ] {
+        if event[field] != old[field] {
+            errors.push(FieldError::invalid(field, &event[field], "field is immutable"));
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn the_newer_group_demands_more() {
+        let about = json!({ "namespace": "n" });
+        let core = json!({ "metadata": { "namespace": "n" }, "involvedObject": about });
+        assert_eq!(check(&core, None, ""), []);
+        assert_eq!(check(&core, None, "events.k8s.io").len(), 2);
+        let mut modern = json!({
+            "metadata": { "namespace": "n" }, "involvedObject": about, "eventTime": "t", "type": "Normal", "action": "A",
+            "reason": "R", "reportingComponent": "c", "reportingInstance": "i", "message": "m",
+        });
+        assert_eq!(check(&modern, None, "events.k8s.io"), []);
+        let old = modern.clone();
+        modern["message"] = json!("m".repeat(1025));
+        assert_eq!(check(&modern, None, "").len(), 1);
+        assert_eq!(check(&modern, Some(&old), "events.k8s.io").len(), 2);
+    }
 
     #[test]
     fn translating_there_and_back_changes_nothing() {

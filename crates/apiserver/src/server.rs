@@ -34,6 +34,9 @@ use crate::{Error, ids, tls};
 /// How long connections may take to end when the server stops.
 const FAREWELL: Duration = Duration::from_millis(500);
 
+/// How long a client may take to begin: who only connects must not be waited for.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
 /// What to serve, and where.
 pub struct Config {
     /// Names the cluster and the context in the kubeconfig.
@@ -231,12 +234,13 @@ async fn connection(stream: TcpStream, tls: TlsAcceptor, door: Arc<Door>, stoppi
     // Small messages matter more than full packets here; without it a watch event waits.
     let _ = stream.set_nodelay(true);
     let accepted = tokio::select! {
-        accepted = tls.accept(stream) => accepted,
+        accepted = tokio::time::timeout(HANDSHAKE, tls.accept(stream)) => accepted,
         () = stopping.cancelled() => return,
     };
     let stream = match accepted {
-        Ok(stream) => stream,
-        Err(why) => return tracing::debug!(error = %why, "TLS handshake failed"),
+        Ok(Ok(stream)) => stream,
+        Ok(Err(why)) => return tracing::debug!(error = %why, "TLS handshake failed"),
+        Err(late) => return tracing::debug!(error = %late, "TLS handshake took too long"),
     };
     let service = service_fn(move |request| {
         let door = door.clone();

@@ -18,7 +18,7 @@ pub(crate) fn check(resource: &Resource, new: &Value, old: Option<&Value>) -> Ve
             }
         }
         Nature::Workload => check_workload(resource, new, old, &mut errors),
-        Nature::Event => errors.extend(crate::events::check(new)),
+        Nature::Event => errors.extend(crate::events::check(new, old, &resource.group)),
         Nature::Secret => {
             check_data(new, old, &["data"], &mut errors);
             if old.is_some_and(|old| old["type"] != new["type"]) {

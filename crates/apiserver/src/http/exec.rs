@@ -246,8 +246,8 @@ async fn receive(
             Message::Ping(_) | Message::Pong(_) => continue,
             Message::Close(_) => return,
         };
-        match data.split_first() {
-            Some((&STDIN, data)) => {
+        match Incoming::parse(&data, v5) {
+            Incoming::Input(data) => {
                 if let Some(stdin) = &mut input
                     && stdin.write_all(data).await.is_err()
                 {
@@ -255,14 +255,34 @@ async fn receive(
                     input = None;
                 }
             }
-            Some((&RESIZE, data)) => {
-                if let Some(size) = terminal_size(data) {
-                    // Only the latest size matters; a full queue means that nobody looks.
-                    let _ = resized.try_send(size);
-                }
+            Incoming::Resize(columns, rows) => {
+                // Only the latest size matters; a full queue means that nobody looks.
+                let _ = resized.try_send((columns, rows));
             }
-            Some((&CLOSE, [STDIN])) if v5 => input = None,
-            _ => {}
+            Incoming::EndOfInput => input = None,
+            Incoming::Nothing => {}
+        }
+    }
+}
+
+/// What a message of the client means.
+#[derive(Debug, PartialEq, Eq)]
+enum Incoming<'a> {
+    Input(&'a [u8]),
+    Resize(u16, u16),
+    EndOfInput,
+    /// Kubernetes ignores what it does not know, too.
+    Nothing,
+}
+
+impl Incoming<'_> {
+    fn parse(message: &[u8], v5: bool) -> Incoming<'_> {
+        match message.split_first() {
+            Some((&STDIN, data)) => Incoming::Input(data),
+            Some((&RESIZE, data)) => terminal_size(data)
+                .map_or(Incoming::Nothing, |(columns, rows)| Incoming::Resize(columns, rows)),
+            Some((&CLOSE, [STDIN])) if v5 => Incoming::EndOfInput,
+            _ => Incoming::Nothing,
         }
     }
 }
@@ -286,5 +306,33 @@ fn status(end: &ExecEnd) -> Value {
             "message": format!("Internal error occurred: {why}"),
             "details": { "causes": [{ "message": why }] },
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn messages_are_told_apart_by_their_channel() {
+        assert_eq!(Incoming::parse(b"\0hi", false), Incoming::Input(b"hi"));
+        assert_eq!(Incoming::parse(b"\x04{\"Width\":91,\"Height\":17}", true), Incoming::Resize(91, 17));
+        assert_eq!(Incoming::parse(b"\x04{\"Width\":-1,\"Height\":70000}", true), Incoming::Nothing);
+        assert_eq!(Incoming::parse(&[CLOSE, STDIN], true), Incoming::EndOfInput);
+        assert_eq!(Incoming::parse(&[CLOSE, STDIN], false), Incoming::Nothing);
+        assert_eq!(Incoming::parse(b"", true), Incoming::Nothing);
+    }
+
+    proptest! {
+        #[test]
+        fn any_message_means_something_or_nothing(
+            mut message in prop::collection::vec(any::<u8>(), 0..40), channel in 0u8..6, v5 in any::<bool>(),
+        ) {
+            Incoming::parse(&message, v5);
+            message.insert(0, channel);
+            let meant = Incoming::parse(&message, v5);
+            prop_assert_eq!(channel == STDIN, meant == Incoming::Input(&message[1..]));
+        }
     }
 }

@@ -62,8 +62,10 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
+/// What does not fit 64 bits is no integer, whole or not.
 fn is_whole(number: &serde_json::Number) -> bool {
-    number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|n| n.fract() == 0.0)
+    number.is_i64()
+        || (number.is_f64() && number.as_f64().is_some_and(|n| n.fract() == 0.0 && n.abs() < 9e18))
 }
 
 fn check_type(schema: &Schema, value: &Value, path: &str, errors: &mut Vec<FieldError>) -> bool {
@@ -104,6 +106,15 @@ fn check_string(schema: &Schema, text: &str, path: &str, errors: &mut Vec<FieldE
 
 fn check_number(schema: &Schema, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let Some(number) = value.as_f64() else { return };
+    let (kind, range) = match schema.format.as_str() {
+        "int32" => ("integer", f64::from(i32::MIN)..=f64::from(i32::MAX)),
+        "float" => ("number", f64::from(f32::MIN)..=f64::from(f32::MAX)),
+        _ => ("", f64::MIN..=f64::MAX),
+    };
+    if !range.contains(&number) {
+        let detail = format!("Checked value must be of type {kind} with format {} in {path}", schema.format);
+        errors.push(FieldError::invalid("", &json!(""), &detail));
+    }
     let mut refuse =
         |detail: String| errors.push(FieldError::invalid(path, value, &format!("{path} in body {detail}")));
     if let Some(factor) = schema.multiple_of {
@@ -216,8 +227,12 @@ fn check_object(
     }
     if schema.embedded {
         for name in ["apiVersion", "kind"] {
-            if map.get(name).and_then(Value::as_str).is_none_or(str::is_empty) {
-                errors.push(FieldError::required(&child(path, name), "must not be empty"));
+            match map.get(name).and_then(Value::as_str) {
+                None => errors.push(FieldError::required(&child(path, name), "must not be empty")),
+                Some("") => {
+                    errors.push(FieldError::invalid(&child(path, name), &json!(""), "must not be empty"));
+                }
+                Some(_) => {}
             }
         }
     }
@@ -321,6 +336,21 @@ mod tests {
         let old = json!({ "a": 1 });
         assert!(validate(&schema, &json!({ "a": 1, "b": "x" }), Some(&old)).is_empty());
         assert_eq!(validate(&schema, &json!({ "a": 2 }), Some(&old)).len(), 1);
+    }
+
+    #[test]
+    fn numbers_fit_their_formats() {
+        for (schema, number, fits) in [
+            (json!({ "type": "integer", "format": "int32" }), json!(2_147_483_647), true),
+            (json!({ "type": "integer", "format": "int32" }), json!(3_000_000_000_u32), false),
+            (json!({ "type": "integer", "format": "int64" }), json!(i64::MAX), true),
+            (json!({ "type": "integer" }), json!(u64::MAX), false),
+            (json!({ "type": "integer" }), json!(1e300), false),
+            (json!({ "type": "number", "format": "float" }), json!(1e39), false),
+            (json!({ "type": "number", "format": "double" }), json!(1e300), true),
+        ] {
+            assert_eq!(complaints(schema.clone(), number.clone()).is_empty(), fits, "{schema} {number}");
+        }
     }
 
     #[test]

@@ -72,9 +72,13 @@ fn check_type(resource: &Resource, value: &mut Value, origin: Origin) -> Result<
     };
     let (sent_version, sent_kind) = (sent(map, "apiVersion"), sent(map, "kind"));
     if !sent_version.is_empty() && sent_version != version {
-        return Err(ApiError::bad_request(format!(
+        let why = format!(
             "the API version in the data ({sent_version}) does not match the expected API version ({version})"
-        )));
+        );
+        return Err(match origin {
+            Origin::Sent => ApiError::bad_request(why),
+            Origin::Patched => mistyped(resource, &why, origin),
+        });
     }
     if !sent_kind.is_empty() && sent_kind != resource.kind {
         if resource.custom().is_some() || origin == Origin::Patched {

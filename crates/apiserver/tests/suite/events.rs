@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use serde_json::{Value, json};
 
-use crate::harness::{Read, Scene, scene};
+use crate::harness::{MERGE, Read, Scene, scene};
 
 fn core_event(t: &Scene, name: &str, about: &str) -> Value {
     json!({
@@ -142,6 +142,64 @@ async fn the_rust_recorder_publishes_and_counts() {
         assert_eq!(list.names().len(), 1, "{list}");
         let seen = &list["items"][0];
         assert_eq!((&seen["message"], &seen["series"]["count"]), (&json!("it works"), &json!(2)));
+    })
+    .await;
+}
+
+/// An event as the newer group wants it.
+fn modern(t: &Scene) -> Value {
+    json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"generateName": "e-"},
+        "regarding": {"kind": "Pod", "name": "p", "namespace": t.ns}, "eventTime": "2026-01-02T03:04:05.000000Z",
+        "type": "Normal", "action": "Act", "reason": "Reason", "note": "a note", "reportingController": "example.com/suite",
+        "reportingInstance": "suite-1",
+    })
+}
+
+#[tokio::test]
+async fn the_newer_group_wants_to_know_who_reports_what_in_short() {
+    scene(async |t: &Scene| {
+        let path = t.group("events.k8s.io/v1", "events");
+        t.post(&path, modern(t)).await.expect(201);
+        for (field, value, cause) in [
+            ("eventTime", Value::Null, "eventTime"),
+            ("type", json!("Odd"), "type"),
+            ("action", json!(""), "action"),
+            ("reason", json!("x".repeat(129)), "reason"),
+            ("reportingController", json!(""), "reportingController"),
+            ("reportingController", json!("not a name"), "reportingController"),
+            ("reportingInstance", json!(""), "reportingInstance"),
+            ("note", json!("x".repeat(1025)), "message"),
+            ("deprecatedCount", json!(1), "count"),
+            (
+                "series",
+                json!({"count": 1, "lastObservedTime": "2026-01-02T03:04:05.000000Z"}),
+                "series.count",
+            ),
+        ] {
+            let mut event = modern(t);
+            event[field] = value;
+            let status = t.post(&path, event).await.refused(422, "Invalid");
+            let causes = status["details"]["causes"].as_array().expect("causes");
+            assert!(causes.iter().any(|found| found["field"] == cause), "{field}: {status}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn in_the_newer_group_only_the_series_of_an_event_changes() {
+    scene(async |t: &Scene| {
+        let made = t.post(&t.group("events.k8s.io/v1", "events"), modern(t)).await.expect(201);
+        let path = t.group("events.k8s.io/v1", &format!("events/{}", made.name()));
+        for change in [json!({"note": "other"}), json!({"type": "Warning"}), json!({"deprecatedCount": 3})] {
+            t.patch(&path, MERGE, change).await.refused(422, "Invalid");
+        }
+        let series = json!({"count": 2, "lastObservedTime": "2026-01-02T03:04:06.000000Z"});
+        t.patch(&path, MERGE, json!({"series": series})).await.expect(200);
+        t.patch(&t.core(&format!("events/{}", made.name())), MERGE, json!({"message": "other"}))
+            .await
+            .expect(200);
     })
     .await;
 }

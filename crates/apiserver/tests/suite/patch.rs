@@ -237,3 +237,14 @@ async fn the_rust_finalizer_helper_adds_and_removes_its_mark() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_patch_cannot_make_another_kind_of_an_object() {
+    scene(async |t: &Scene| {
+        t.config_map("a", "1").await;
+        for change in [json!({"kind": "Secret"}), json!({"apiVersion": "apps/v1"})] {
+            t.patch(&t.core("configmaps/a"), MERGE, change).await.refused(422, "Invalid");
+        }
+    })
+    .await;
+}

@@ -328,3 +328,25 @@ async fn an_unchanged_value_that_became_invalid_does_not_block_other_changes() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn numbers_fit_their_formats() {
+    scene(async |t: &Scene| {
+        let widgets = t
+            .widgets(with_spec(json!({
+                "small": {"type": "integer", "format": "int32"}, "large": {"type": "integer", "format": "int64"},
+                "single": {"type": "number", "format": "float"}, "double": {"type": "number", "format": "double"},
+            })))
+            .await;
+        t.widget(&widgets, "a", json!({"small": i32::MAX, "large": i64::MAX, "single": 1.5, "double": 1e300})).await;
+        for (spec, format) in [
+            (json!({"small": 3_000_000_000_u32}), "integer with format int32 in spec.small"),
+            (json!({"single": 1e39}), "number with format float in spec.single"),
+        ] {
+            let status = refused(t, &widgets, spec).await;
+            assert_says(status.text("/message"), &[&format!("Checked value must be of type {format}")]);
+        }
+        refused(t, &widgets, json!({"large": u64::MAX})).await;
+    })
+    .await;
+}
