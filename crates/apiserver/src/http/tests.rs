@@ -106,15 +106,30 @@ async fn stopping_ends_watches() {
 async fn an_idle_minute_makes_no_request_and_strange_paths_are_counted_together() {
     let (router, shared) = serve(100);
     map(&router, "a").await;
-    for path in ["/nowhere", "/apis/none/v1/things", "/apis/other/v1/things/x"] {
+    let strange = [
+        "/nowhere",
+        "/apis/none/v1/things",
+        "/apis/other/v1/things/x",
+        "/apis/none",
+        "/apis/none/v1",
+        "/openapi/v3/x",
+    ];
+    for path in strange {
         assert_eq!(ask(&router, "GET", path, Value::Null).await.status(), 404);
+    }
+    for method in ["BREW", "WHEN"] {
+        assert_eq!(ask(&router, method, "/readyz/etcd", Value::Null).await.status(), 405);
     }
     let before = shared.counters.all();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(shared.counters.all(), before);
-    assert_eq!(before.len(), 2);
+    assert_eq!(before.len(), 3);
     assert_eq!((before[0].verb.as_str(), before[0].resource.as_str()), ("create", "configmaps"));
-    assert_eq!(before[1].count, 3);
+    assert_eq!((before[1].resource.as_str(), before[1].count), ("", strange.len() as u64));
+    assert_eq!(
+        (before[2].verb.as_str(), before[2].resource.as_str(), before[2].count),
+        ("other", "/readyz", 2)
+    );
 }
 
 #[tokio::test(start_paused = true)]

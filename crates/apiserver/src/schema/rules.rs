@@ -5,13 +5,19 @@ use std::sync::{Mutex, PoisonError};
 use kube_cel::{CompiledSchema, ErrorKind, Validator, compile_schema};
 use serde_json::Value;
 
-use super::deep::on_a_deep_stack;
+use super::deep::{in_place, is_shallow, on_a_deep_stack};
 use crate::status::FieldError;
 
 /// The rules of one schema; `None` inside when it has none, which costs nothing to ask.
 pub(crate) struct Rules {
     /// A sentence instead when they could not be compiled: then no object can be said to obey them.
-    compiled: Option<Result<Mutex<(CompiledSchema, Validator)>, String>>,
+    compiled: Option<Result<Compiled, String>>,
+}
+
+struct Compiled {
+    rules: Mutex<(CompiledSchema, Validator)>,
+    /// Whether an ordinary stack is enough for all of them.
+    shallow: bool,
 }
 
 impl std::fmt::Debug for Rules {
@@ -27,7 +33,10 @@ impl Rules {
         }
         let mut schema = schema.clone();
         make_old_optional(&mut schema);
-        let compiled = on_a_deep_stack(|| Mutex::new((compile_schema(&schema), Validator::new())));
+        let compiled = on_a_deep_stack(|| Compiled {
+            rules: Mutex::new((compile_schema(&schema), Validator::new())),
+            shallow: expressions(&schema).into_iter().all(is_shallow),
+        });
         Rules { compiled: Some(compiled) }
     }
 
@@ -41,10 +50,11 @@ impl Rules {
     pub(crate) fn check(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let Some(compiled) = &self.compiled else { return Vec::new() };
         let judged = compiled.as_ref().map_err(String::clone).and_then(|compiled| {
-            on_a_deep_stack(|| {
-                let compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
-                compiled.1.validate_compiled(&compiled.0, object, old).err()
-            })
+            let ask = || {
+                let rules = compiled.rules.lock().unwrap_or_else(PoisonError::into_inner);
+                rules.1.validate_compiled(&rules.0, object, old).err()
+            };
+            if compiled.shallow { in_place(ask) } else { on_a_deep_stack(ask) }
         });
         let broken = match judged {
             Ok(broken) => broken,
@@ -146,6 +156,23 @@ fn replace_word(source: &str, word: &str, by: &str) -> String {
         rest = &rest[c.len_utf8()..];
     }
     out
+}
+
+/// Every expression in a schema, and perhaps texts that only look like one.
+fn expressions(schema: &Value) -> Vec<&str> {
+    match schema {
+        Value::Object(map) => map
+            .iter()
+            .flat_map(|(key, value)| match value {
+                Value::String(text) if ["rule", "messageExpression"].contains(&key.as_str()) => {
+                    vec![text.as_str()]
+                }
+                _ => expressions(value),
+            })
+            .collect(),
+        Value::Array(items) => items.iter().flat_map(expressions).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn mentions_rules(schema: &Value) -> bool {
