@@ -3,7 +3,8 @@
 //! It keeps objects in memory, serves loopback only, and treats what it serves as kube-apiserver
 //! does: discovery, custom resource definitions with schemas and rules, watches, conflicts,
 //! finalizers, tables for `kubectl`, `exec`. What it does not serve it refuses with a `Status`:
-//! server-side apply, strategic merge patch, dry run, deletion of collections, lists in parts.
+//! server-side apply, strategic merge patch, dry run, deletion of collections, lists in parts, CEL
+//! rules with optional field selection or functions that its evaluator lacks.
 //!
 //! ```text
 //!  HTTP request ─▶ http (path, query, form) ─▶ verbs (shape, judge, store) ─▶ store ─▶ history
