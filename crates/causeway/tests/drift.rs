@@ -22,6 +22,7 @@ struct Snapshot {
     addresses: Vec<Vec<String>>,
     routes: Vec<String>,
     postrouting: Vec<String>,
+    clamps: Vec<String>,
     sysctls: Vec<String>,
 }
 
@@ -36,7 +37,7 @@ async fn snapshot(cluster: &Cluster) -> Snapshot {
         addresses.push(cluster.addresses("gw1", name).await);
     }
     let mut sysctls = vec![cluster.sysctl("gw1", "ip_forward").await];
-    for name in ["proxy_arp", "rp_filter"] {
+    for name in ["proxy_arp", "rp_filter", "promote_secondaries"] {
         let read = cluster.in_gateway("gw1", &format!("cat /proc/sys/net/ipv4/conf/vx0/{name}")).await;
         sysctls.push(format!("{name} {}", read.out.trim()));
     }
@@ -44,7 +45,8 @@ async fn snapshot(cluster: &Cluster) -> Snapshot {
     let delay = delay.split_whitespace().skip_while(|word| *word != "proxy_delay").nth(1);
     sysctls.push(format!("proxy_delay {delay:?}"));
     let (routes, postrouting) = (cluster.routes("gw1").await, cluster.postrouting("gw1").await);
-    Snapshot { links, addresses, routes, postrouting, sysctls }
+    let clamps = cluster.clamps("gw1").await;
+    Snapshot { links, addresses, routes, postrouting, clamps, sysctls }
 }
 
 /// Puts things into the gateway that are somebody else's, beside ours.
@@ -123,21 +125,24 @@ async fn our_rule_comes_back_in_front(variant: &str) {
     add_foreign_things(&one).await;
     let before = snapshot(&one).await;
     assert!(before.postrouting[0].contains("causeway:ns1/vx0"), "{before:?}");
+    assert!(before.clamps[0].contains("-o vx0"), "{before:?}");
 
     // The kernel reports none of these: the timer finds them.
     let undone = [
+        "{iptables} -w 5 -t mangle -F FORWARD",
         "{nat} -D POSTROUTING 1 && ip ntable change name arp_cache dev vx0 proxy_delay 800",
         "{nat} -F POSTROUTING && {nat} -A POSTROUTING -j SNAT_FILTER \
          && {nat} -A POSTROUTING -d 10.202.0.0/16 -m comment --comment theirs -j ACCEPT",
         "{nat} -D POSTROUTING -j SNAT_FILTER && {nat} -I POSTROUTING 1 -j SNAT_FILTER",
     ];
     for command in undone {
-        let command = command.replace("{nat}", &format!("{iptables} -w 5 -t nat"));
+        let command = command.replace("{nat}", "{iptables} -w 5 -t nat").replace("{iptables}", iptables);
         one.in_gateway("gw1", &command).await.ok();
         restored(&one, &command, &before, BY_TIMER).await;
         comes_from_the_egress_range(&one).await;
     }
     one.told("vx0", "DriftRepaired", "SNAT rule for 242.1.0.0/16").await;
+    one.told("vx0", "DriftRepaired", "segment size rule for vx0").await;
     one.told("vx0", "DriftRepaired", "proxy_delay of vx0").await;
 }
 

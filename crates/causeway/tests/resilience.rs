@@ -120,7 +120,7 @@ async fn a_controller_killed_at_any_moment_of_building_a_tunnel_finds_its_way() 
         one.up("crash0").await;
         let routes = one.routes("gw1").await;
         assert!(routes.contains(&"242.1.0.0/16 dev crash0 proto 157".to_owned()), "{routes:?}");
-        assert_eq!(one.marked("gw1").await.len(), 4, "link, two routes, one rule");
+        assert_eq!(one.marked("gw1").await.len(), 5, "link, two routes, two rules");
         one.delete("crash0").await;
         one.is_clean("gw1").await;
     }
@@ -262,7 +262,7 @@ async fn what_changed_while_the_controller_was_away_is_caught_up_with() {
     for (gateway, gone, kept) in [("gw1", "deleted0", "changed0"), ("gw2", "stale0", "new0")] {
         let marked = one.marked(gateway).await;
         assert!(!marked.iter().any(|line| line.contains(gone)), "{marked:?}");
-        assert_eq!(marked.len(), 4, "{kept}: link, two routes, one rule: {marked:?}");
+        assert_eq!(marked.len(), 5, "{kept}: link, two routes, two rules: {marked:?}");
     }
 }
 

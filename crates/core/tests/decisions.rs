@@ -427,8 +427,11 @@ fn nothing_is_exported_before_our_claim_is_seen_among_the_others() {
     assert!(matches!(exported(&world), RecordTask::Put(..)));
     assert_eq!(
         membership(&world.state),
-        MembershipTask { stale: vec!["causeway.formerly.ours".into()], ..claim }
+        MembershipTask { stale: vec!["causeway.formerly.ours".into()], ..claim.clone() }
     );
+    let (name, us) = (claim.claim.as_ref().expect("ours").name(), claim.claim.clone().expect("ours"));
+    let renewed = world.state.apply(Event::Members(Change::Put(name, us)));
+    assert_eq!(renewed, [].into(), "a renewal is no reason to renew");
     world.state.apply(Event::NoMembers);
     assert!(matches!(exported(&world), RecordTask::Put(..)), "a broker without claims is used all the same");
 }

@@ -43,6 +43,7 @@ fn untouchable(want: &Want, have: &Have) -> Untouchable {
         .nat
         .postrouting
         .iter()
+        .chain(&have.nat.forward)
         .flat_map(|(variant, rules)| rules.iter().map(|rule| (*variant, rule.clone())));
     let foreign = |rule: &NatRule| match rule {
         NatRule::Foreign(_) => true,

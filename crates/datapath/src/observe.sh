@@ -1,34 +1,31 @@
-# Everything the planner compares, in one go. Nothing here changes the gateway.
-section links ip -j -d -N link show
-section addresses ip -j -N -4 addr show
-section routes ip -j -N -4 route show
-section neighbours ip -j ntable show name arp_cache
+# Everything the planner compares, in one go and with few processes. Nothing here changes the gateway.
+kernel() {
+  printf '%s\n' 'addr show' 'route show' 'ntable show name arp_cache' | ip -j -d -N -batch -
+}
+section kernel kernel
 
-# Listing a legacy table makes the kernel set it up, so one that nobody uses is left asleep.
-tables=/proc/net/ip_tables_names
-asleep() {
-  [[ -e $tables ]] || return 0
-  [[ -r $tables ]] && mapfile -t names <"$tables" && [[ " ${names[*]} " != *" nat "* ]]
+# Of all rules those of the chains that ours stand in, and whether the gateway's own chain is there. A legacy table
+# that nobody uses is not listed, which leaves it asleep.
+own=
+rules() {
+  local IFS=$'\n' text status line
+  begin "rules-$1"
+  text=$("$2-save")
+  status=$?
+  set -f
+  for line in $text; do
+    case $line in
+      :SNAT_FILTER\ *) own=1 ;;&
+      \** | :SNAT_FILTER\ * | '-A POSTROUTING '* | '-A FORWARD '* | '# Table '*) printf '%s\n' "$line" ;;
+    esac
+  done
+  set +f
+  end "$status"
 }
-filter=
-nat() {
-  section "nat-$1" "$2" -w 5 -t nat -S POSTROUTING
-  "$2" -w 5 -t nat -S SNAT_FILTER >/dev/null 2>&1 || return
-  filter=$1
-  begin "filter-$1"
-  end 0
-}
-if [[ $legacy ]]; then
-  if asleep; then
-    begin nat-legacy
-    end 0
-  else
-    nat legacy "$legacy"
-  fi
-fi
-[[ $nft ]] && nat nft "$nft"
+[[ $legacy ]] && rules legacy "$legacy"
+[[ $nft ]] && rules nft "$nft"
 # Neither has the gateway's chain: ask what the gateway's own scripts ask to choose.
-[[ $legacy && $nft && ! $filter ]] && section choice "$legacy" -w 5 -t nat -S INPUT 1
+[[ $legacy && $nft && ! $own ]] && section choice "$legacy" -w 5 -t nat -S INPUT 1
 
 begin forward
 read -r value </proc/sys/net/ipv4/ip_forward && printf '%s' "$value"

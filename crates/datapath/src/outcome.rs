@@ -132,6 +132,8 @@ fn link_of(action: &Action) -> Option<&str> {
         | Action::Forward
         | Action::NatDel { .. }
         | Action::NatInsert { .. }
+        | Action::ClampDel { .. }
+        | Action::ClampInsert { .. }
         | Action::ForgetAstray { .. } => None,
     }
 }

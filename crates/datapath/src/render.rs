@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use causeway_core::vpc::action::{LOOSE, rule_spec};
+use causeway_core::vpc::action::{LOOSE, clamp_spec, rule_spec};
 use causeway_core::vpc::{Action, LINK_GROUP, LinkKind, MARK, Plan, ROUTE_PROTOCOL, Route, Variant};
 
 /// Milliseconds after which an unanswered ARP request is sent again. Two ends never come up together: with the
@@ -23,7 +23,7 @@ pub(crate) enum Part {
     Links,
     /// `path value` lines below `/proc/sys/net`; the links must exist.
     Sysctls,
-    /// `iptables-restore` input for one variant: all or nothing.
+    /// `iptables-restore` input for one variant: all or nothing in each table.
     Nat(Variant),
     /// An `ip` batch: links up, routes, and everything dropped; the settings must stand.
     Routes,
@@ -89,16 +89,25 @@ impl Input {
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut text = String::new();
         for part in Part::ALL {
-            let lines: String =
-                self.lines.iter().filter(|line| line.0 == part).map(|line| format!("{}\n", line.2)).collect();
+            let lines = self.lines.iter().filter(|line| line.0 == part).map(|line| line.2.as_str());
             match part {
-                Part::Nat(_) if !lines.is_empty() => text.push_str(&format!("*nat\n{lines}COMMIT\n")),
-                _ => text.push_str(&lines),
+                Part::Nat(_) => text.push_str(&tables(lines)),
+                _ => lines.for_each(|line| text.extend([line, "\n"])),
             }
             text.push_str(END);
         }
         text.into_bytes()
     }
+}
+
+/// Rules by the table that their chain is in; a table without any is not mentioned.
+fn tables<'a>(rules: impl Iterator<Item = &'a str>) -> String {
+    let (nat, mangle): (Vec<&str>, Vec<&str>) = rules.partition(|rule| rule.contains(" POSTROUTING "));
+    let block = |(table, rules): (&str, Vec<&str>)| {
+        let block = format!("*{table}\n{}\nCOMMIT\n", rules.join("\n"));
+        if rules.is_empty() { String::new() } else { block }
+    };
+    [("nat", nat), ("mangle", mangle)].into_iter().map(block).collect()
 }
 
 /// Where a step belongs. A link that goes before others are made frees their place; one that goes `late` is
@@ -114,7 +123,10 @@ fn part(action: &Action, late: bool) -> Part {
         Action::Forward | Action::ProxyArp { .. } | Action::LooseFilter { .. } | Action::Promote { .. } => {
             Part::Sysctls
         }
-        Action::NatDel { variant, .. } | Action::NatInsert { variant, .. } => Part::Nat(*variant),
+        Action::NatDel { variant, .. }
+        | Action::NatInsert { variant, .. }
+        | Action::ClampDel { variant, .. }
+        | Action::ClampInsert { variant, .. } => Part::Nat(*variant),
         Action::LinkUp { .. }
         | Action::AddrDel { .. }
         | Action::RoutePut { .. }
@@ -160,6 +172,10 @@ fn line(action: &Action) -> String {
         Action::NatDel { spec, .. } => format!("-D POSTROUTING {spec}"),
         Action::NatInsert { owner, range, egress, .. } => {
             format!("-I POSTROUTING 1 {}", rule_spec(owner, *range, *egress))
+        }
+        Action::ClampDel { spec, .. } => format!("-D FORWARD {spec}"),
+        Action::ClampInsert { owner, link, .. } => {
+            format!("-I FORWARD 1 {}", clamp_spec(owner, link.as_str()))
         }
         Action::ForgetAstray { range, egress } => format!("{range} {} {}", egress.first, egress.last),
     }
@@ -249,7 +265,8 @@ mod tests {
             Action::AddrDel { link: link(), address: "10.99.0.1/24".parse().expect("address") },
             Action::RouteDel { route: Route { metric: 7, ..route } },
             Action::LinkDel { link: "stale".into() },
-            Action::NatInsert { variant: Variant::Nft, owner, range, egress },
+            Action::NatInsert { variant: Variant::Nft, owner: owner.clone(), range, egress },
+            Action::ClampInsert { variant: Variant::Nft, owner, link: link() },
             Action::ForgetAstray { range, egress },
         ]);
         insta::assert_snapshot!(text(&plan), @r#"
@@ -267,6 +284,9 @@ mod tests {
         @@causeway end
         *nat
         -I POSTROUTING 1 -d 242.1.0.0/16 -m comment --comment "causeway:ns1/demo" -j SNAT --to-source 242.0.0.1-242.0.0.8
+        COMMIT
+        *mangle
+        -I FORWARD 1 -o demo -p tcp -m tcp --tcp-flags SYN,RST SYN -m comment --comment "causeway:ns1/demo" -j TCPMSS --clamp-mss-to-pmtu
         COMMIT
         @@causeway end
         link set dev demo up

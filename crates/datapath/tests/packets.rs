@@ -2,10 +2,12 @@
 
 mod lab;
 
+use std::net::SocketAddrV4;
+
 use causeway_core::names::ObjectKey;
 use causeway_core::vpc::{TunnelKind, Variant, Want, plan};
 use causeway_datapath::{Datapath, StepError};
-use lab::net::ask;
+use lab::net::{ask, transfer};
 use lab::want::{VXLAN, add, demo};
 use lab::{BOTH, Lab, joined, ready, ready_with};
 
@@ -39,6 +41,29 @@ async fn a_flow_that_was_there_before_the_tunnel_gets_the_right_source_too() {
         }
         let seen = ask(&client, &server).expect("the flow goes on");
         assert_eq!(seen.octets()[..3], [242, 0, 0]);
+    }
+}
+
+#[tokio::test]
+async fn tcp_crosses_also_where_somebody_filters_the_word_that_packets_are_too_large() {
+    if !ready() {
+        return;
+    }
+    for variant in BOTH {
+        let lab = joined(variant).await;
+        for workload in &lab.workloads {
+            workload.sh("iptables-nft -A INPUT -p icmp -j DROP");
+        }
+        let transfer = || {
+            let server = SocketAddrV4::new([242, 1, 1, 20].into(), 7001);
+            transfer(&lab.workloads[0], &lab.workloads[1], server, 200_000)
+        };
+        assert_eq!(transfer(), 200_000);
+        let ipt = lab::iptables(variant);
+        for gateway in &lab.gateways {
+            gateway.sh(&format!("{ipt} -t mangle -F FORWARD"));
+        }
+        assert!(transfer() < 200_000, "without our rules it stalls, so the test tests something");
     }
 }
 

@@ -53,7 +53,13 @@ async fn an_image_with_a_plain_iptables_of_either_kind_works() {
     for (variant, multi) in [(Variant::Legacy, "xtables-legacy-multi"), (Variant::Nft, "xtables-nft-multi")] {
         let lab = joined(variant).await;
         lab.converge(0, &causeway_core::vpc::Want::default()).await;
-        let dir = tools(&[("bash", "bash"), ("ip", "ip"), ("iptables", multi), ("iptables-restore", multi)]);
+        let dir = tools(&[
+            ("bash", "bash"),
+            ("ip", "ip"),
+            ("iptables", multi),
+            ("iptables-save", multi),
+            ("iptables-restore", multi),
+        ]);
         let datapath = Commands::new(Local { path: Some(dir.path().into()), ..lab.gateways[0].runner() });
         let have = datapath.observe().await.expect("observed");
         assert_eq!(have.nat.active, variant);

@@ -41,8 +41,17 @@ impl Cluster {
 
     /// The rules of POSTROUTING in order, without the policy, in the variant that holds the gateway's chains.
     pub(crate) async fn postrouting(&self, gateway: &str) -> Vec<String> {
+        self.rules(gateway, "nat", "POSTROUTING").await
+    }
+
+    /// The rules that fit segment sizes, the same way.
+    pub(crate) async fn clamps(&self, gateway: &str) -> Vec<String> {
+        self.rules(gateway, "mangle", "FORWARD").await
+    }
+
+    async fn rules(&self, gateway: &str, table: &str, chain: &str) -> Vec<String> {
         let iptables = self.iptables(gateway).await;
-        let listed = self.in_gateway(gateway, &format!("{iptables} -t nat -S POSTROUTING")).await.ok();
+        let listed = self.in_gateway(gateway, &format!("{iptables} -t {table} -S {chain}")).await.ok();
         listed.lines().filter(|line| line.starts_with("-A")).map(str::to_owned).collect()
     }
 
@@ -63,7 +72,7 @@ impl Cluster {
         let mut all: Vec<String> = ours.map(|link| format!("link {}", link["ifname"])).collect();
         let routes = self.routes(gateway).await;
         all.extend(routes.into_iter().filter(|route| route.ends_with(&format!("proto {PROTOCOL}"))));
-        let rules = self.postrouting(gateway).await;
+        let rules = [self.postrouting(gateway).await, self.clamps(gateway).await].concat();
         all.extend(rules.into_iter().filter(|rule| rule.contains("causeway:")));
         all
     }

@@ -113,6 +113,23 @@ pub enum Action {
         /// The addresses it gives.
         egress: EgressRange,
     },
+    /// Remove a rule that fits segment sizes, by its text.
+    ClampDel {
+        /// In which variant.
+        variant: Variant,
+        /// The rule as listed.
+        spec: String,
+    },
+    /// Let TCP use no larger segments than a tunnel carries, also where the word that they are too large is
+    /// filtered away.
+    ClampInsert {
+        /// In which variant.
+        variant: Variant,
+        /// Its owner.
+        owner: ObjectKey,
+        /// The tunnel's link.
+        link: LinkName,
+    },
     /// Let connection tracking forget flows to a range that it translates otherwise: a rule applies to new
     /// flows only, and a sender that never pauses would keep its wrong source for ever.
     ForgetAstray {
@@ -126,6 +143,13 @@ pub enum Action {
 /// A source NAT rule of ours as text.
 pub fn rule_spec(owner: &ObjectKey, range: Cidr, egress: EgressRange) -> String {
     format!("-d {range} -m comment --comment \"{MARK}{owner}\" -j SNAT --to-source {egress}")
+}
+
+/// A rule of ours that fits segment sizes, as text.
+pub fn clamp_spec(owner: &ObjectKey, link: &str) -> String {
+    format!(
+        "-o {link} -p tcp -m tcp --tcp-flags SYN,RST SYN -m comment --comment \"{MARK}{owner}\" -j TCPMSS --clamp-mss-to-pmtu"
+    )
 }
 
 /// What a step does, for events: `link ovn-gre0`, `route 242.1.0.0/16 dev ovn-gre0`.
@@ -147,6 +171,8 @@ impl fmt::Display for Action {
             Self::Promote { link } => write!(f, "promote_secondaries of {link}"),
             Self::NatDel { .. } => f.write_str("misplaced SNAT rule"),
             Self::NatInsert { range, .. } => write!(f, "SNAT rule for {range}"),
+            Self::ClampDel { .. } => f.write_str("stale segment size rule"),
+            Self::ClampInsert { link, .. } => write!(f, "segment size rule for {link}"),
             Self::ForgetAstray { range, .. } => write!(f, "flows astray to {range}"),
         }
     }

@@ -99,23 +99,25 @@ pub enum Variant {
     Nft,
 }
 
-/// NAT as observed.
+/// The rules that packets are rewritten by, as observed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nat {
     /// The variant that the gateway itself uses, so ours.
     pub active: Variant,
     /// `POSTROUTING` of the nat table, in order. A variant that is not installed is absent.
     pub postrouting: BTreeMap<Variant, Vec<NatRule>>,
+    /// `FORWARD` of the mangle table, the same: where the segment size of TCP is fitted to a tunnel.
+    pub forward: BTreeMap<Variant, Vec<NatRule>>,
 }
 
-/// One rule of `POSTROUTING`.
+/// One rule of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NatRule {
     /// A rule with our comment.
     Ours {
         /// Whose it is.
         owner: ObjectKey,
-        /// The rule as iptables prints it, without `-A POSTROUTING`.
+        /// The rule as iptables prints it, without `-A` and the chain.
         spec: String,
     },
     /// Anybody else's.
@@ -172,7 +174,7 @@ impl Have {
     }
 
     fn rule_owners(&self) -> impl Iterator<Item = &ObjectKey> {
-        let rules = self.nat.postrouting.values().flatten();
+        let rules = self.nat.postrouting.values().chain(self.nat.forward.values()).flatten();
         rules.filter_map(|rule| match rule {
             NatRule::Ours { owner, .. } => Some(owner),
             NatRule::Foreign(_) => None,

@@ -5,7 +5,7 @@
 
 use super::LINK_GROUP;
 use super::MARK;
-use super::action::{Action, LOOSE, rule_spec};
+use super::action::{Action, LOOSE, clamp_spec, rule_spec};
 use super::have::{Have, Link, LinkKind, NatRule, Route};
 use crate::names::HostAddr;
 
@@ -64,9 +64,12 @@ pub fn apply(have: &mut Have, action: &Action) -> Result<(), String> {
         // Flows are not part of what a gateway holds.
         Action::ForgetAstray { .. } => {}
         Action::NatDel { variant, spec } => {
-            let rules = have.nat.postrouting.get_mut(variant).ok_or("iptables not found")?;
-            let at = rules.iter().position(|r| matches!(r, NatRule::Ours { spec: s, .. } if s == spec));
-            rules.remove(at.ok_or("Bad rule")?);
+            remove_rule(have.nat.postrouting.get_mut(variant), spec)?;
+        }
+        Action::ClampDel { variant, spec } => remove_rule(have.nat.forward.get_mut(variant), spec)?,
+        Action::ClampInsert { variant, owner, link } => {
+            let rule = NatRule::Ours { owner: owner.clone(), spec: clamp_spec(owner, link.as_str()) };
+            have.nat.forward.entry(*variant).or_default().insert(0, rule);
         }
         Action::NatInsert { variant, owner, range, egress } => {
             let rule = NatRule::Ours { owner: owner.clone(), spec: rule_spec(owner, *range, *egress) };
@@ -78,6 +81,13 @@ pub fn apply(have: &mut Have, action: &Action) -> Result<(), String> {
 
 fn find<'a>(have: &'a mut Have, link: &str) -> Result<&'a mut Link, String> {
     have.links.get_mut(link).ok_or_else(|| format!("Cannot find device \"{link}\""))
+}
+
+fn remove_rule(rules: Option<&mut Vec<NatRule>>, spec: &str) -> Result<(), String> {
+    let rules = rules.ok_or("iptables not found")?;
+    let at = rules.iter().position(|r| matches!(r, NatRule::Ours { spec: s, .. } if s == spec));
+    rules.remove(at.ok_or("Bad rule")?);
+    Ok(())
 }
 
 /// A primary address takes the others of its network along, unless the link promotes the next of them.

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::action::{Action, LOOSE, Step, rule_spec};
+use super::action::{Action, LOOSE, Step, clamp_spec, rule_spec};
 use super::have::{Have, Link, LinkKind, NatRule, Route};
 use super::want::{TunnelKind, TunnelWant, Want};
 use super::{LAN_LINK, ROUTE_PROTOCOL, UNDERLAY_LINK};
@@ -87,6 +87,7 @@ pub fn plan_doubting(want: &Want, have: &Have, doubted: &BTreeSet<ObjectKey>) ->
     drop_routes(&mut plan, &wanted_routes, want, have, &freed);
     drop_links(&mut plan, want, have, &freed);
     order_nat(&mut plan, &whole, want, have);
+    clamp(&mut plan, &whole, want, have);
     plan
 }
 
@@ -336,6 +337,27 @@ fn order_nat(plan: &mut Plan, buildable: &[(&LinkName, &TunnelWant)], want: &Wan
         plan.push(Some(&tunnel.owner), action);
         let astray = Action::ForgetAstray { range: tunnel.remote_range, egress: tunnel.egress };
         plan.push(Some(&tunnel.owner), astray);
+    }
+}
+
+/// Each tunnel has its segment size rule in the active variant, once; where it stands makes no difference.
+fn clamp(plan: &mut Plan, whole: &[(&LinkName, &TunnelWant)], want: &Want, have: &Have) {
+    let mut missing: BTreeMap<String, (&LinkName, &ObjectKey)> = whole
+        .iter()
+        .map(|(name, tunnel)| (clamp_spec(&tunnel.owner, name.as_str()), (*name, &tunnel.owner)))
+        .collect();
+    for (variant, rules) in &have.nat.forward {
+        for rule in rules {
+            let NatRule::Ours { owner, spec } = rule else { continue };
+            let stays = *variant == have.nat.active && missing.remove(spec).is_some();
+            if !stays && !want.frozen.contains(owner) {
+                plan.push(Some(owner), Action::ClampDel { variant: *variant, spec: spec.clone() });
+            }
+        }
+    }
+    for (link, owner) in missing.into_values() {
+        let (variant, owner, link) = (have.nat.active, owner.clone(), link.clone());
+        plan.push(Some(&owner.clone()), Action::ClampInsert { variant, owner, link });
     }
 }
 

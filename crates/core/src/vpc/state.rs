@@ -327,11 +327,16 @@ impl State {
         both(changed).flat_map(|copy| self.exchanged(&copy)).collect()
     }
 
-    /// Whether our id is ours alone decides about everything; whose the others are, about nothing here.
+    /// Whether our id is ours alone decides about everything; whose the others are, about nothing here. A claim
+    /// that was only renewed is no news, least of all our own.
     fn apply_members(&mut self, change: impl FnOnce(&mut Members)) -> Touched {
-        let before = member::standing(self);
+        let (before, standing) = (self.members.clone(), member::standing(self));
         change(&mut self.members);
-        if before == member::standing(self) { [Scope::Membership].into() } else { self.everything() }
+        match (before == self.members, standing == member::standing(self)) {
+            (true, _) => Touched::new(),
+            (false, true) => [Scope::Membership].into(),
+            (false, false) => self.everything(),
+        }
     }
 
     /// The scopes at the broker and here that a record may concern.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use causeway_core::names::{Cidr, HostAddr, ObjectKey};
-use causeway_core::vpc::action::{LOOSE, rule_spec};
+use causeway_core::vpc::action::{LOOSE, clamp_spec, rule_spec};
 use causeway_core::vpc::{
     EgressRange, Have, Inbound, LINK_GROUP, Link, LinkKind, Nat, NatRule, ROUTE_PROTOCOL, Route, TunnelKind,
     TunnelWant, Variant, Want,
@@ -159,15 +159,30 @@ fn rule() -> impl Strategy<Value = NatRule> {
     prop_oneof![4 => ours, 1 => odd, 3 => foreign]
 }
 
+fn clamp() -> impl Strategy<Value = NatRule> {
+    let ours = (owner(), pick(&NAMES)).prop_map(|(owner, link)| {
+        let spec = clamp_spec(&owner, link);
+        NatRule::Ours { owner, spec }
+    });
+    let foreign = Just(NatRule::Foreign("-p tcp -j TCPMSS --set-mss 1200".into()));
+    prop_oneof![3 => ours, 1 => foreign]
+}
+
 fn nat() -> impl Strategy<Value = Nat> {
-    let both = [Variant::Legacy, Variant::Nft];
-    (pick(&both), vec(rule(), 0..7), prop::option::of(vec(rule(), 0..4))).prop_map(
-        |(active, rules, others)| {
-            let other = if active == Variant::Nft { Variant::Legacy } else { Variant::Nft };
-            let others = others.map(|rules| (other, rules));
-            Nat { active, postrouting: [(active, rules)].into_iter().chain(others).collect() }
-        },
-    )
+    let variant = pick(&[Variant::Legacy, Variant::Nft]);
+    let active = (vec(rule(), 0..7), vec(clamp(), 0..4));
+    let other = prop::option::of((vec(rule(), 0..4), vec(clamp(), 0..3)));
+    (variant, active, other).prop_map(|(active, (rules, clamps), others)| {
+        let other = if active == Variant::Nft { Variant::Legacy } else { Variant::Nft };
+        let mut nat = Nat { active, ..Nat::default() };
+        for (variant, rules, clamps) in
+            [(active, rules, clamps)].into_iter().chain(others.map(|(rules, clamps)| (other, rules, clamps)))
+        {
+            nat.postrouting.insert(variant, rules);
+            nat.forward.insert(variant, clamps);
+        }
+        nat
+    })
 }
 
 /// What a gateway holds.
@@ -201,7 +216,10 @@ pub(crate) fn drifted(have: Have, made: &Want, damage: &[usize]) -> Have {
                 rules.rotate_left(hit / 6 % count);
             }),
             3 => have.links.values_mut().filter(|link| link.is_ours()).for_each(|link| link.alias = None),
-            4 => have.nat.postrouting.values_mut().for_each(|rules| rules.extend(rules.clone())),
+            4 => {
+                have.nat.postrouting.values_mut().for_each(|rules| rules.extend(rules.clone()));
+                have.nat.forward.values_mut().for_each(|rules| rules.extend(rules.clone()));
+            }
             _ => have.forwarding = false,
         }
     }

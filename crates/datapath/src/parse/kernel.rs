@@ -1,6 +1,7 @@
 //! Links, addresses, routes and ARP tables from `ip -j`, settings from `/proc`.
 //!
-//! Versions differ: a filtered entry may be an empty object, a number may be text under `-N`, a field that
+//! One `ip` prints all listings one after the other. An entry tells by its fields what it is of, because a
+//! listing without any may be an empty array or nothing at all. Versions differ: a filtered entry may be an empty object, a number may be text under `-N`, a field that
 //! has its default may be left out. Only what the planner compares is read.
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use causeway_core::vpc::{Link, LinkKind, Route};
 use ipnet::Ipv4Net;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::unreadable;
 use crate::Trouble;
@@ -43,12 +45,13 @@ impl Number {
 
 #[derive(Debug, Deserialize)]
 struct RawLink {
-    ifname: Option<String>,
     #[serde(default)]
     flags: Vec<String>,
     group: Option<Number>,
     ifalias: Option<String>,
     linkinfo: Option<RawInfo>,
+    #[serde(default)]
+    addr_info: Vec<RawAddress>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -65,21 +68,14 @@ struct RawTunnel {
     remote: Option<String>,
     link: Option<String>,
     ttl: Option<Number>,
-    ikey: Option<serde_json::Value>,
-    okey: Option<serde_json::Value>,
-}
-
-#[derive(Debug, Deserialize)]
-struct RawAddresses {
-    ifname: Option<String>,
-    #[serde(default)]
-    addr_info: Vec<RawAddress>,
+    ikey: Option<Value>,
+    okey: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
 struct RawAddress {
     family: Option<String>,
-    local: Option<Ipv4Addr>,
+    local: Option<String>,
     prefixlen: Option<u8>,
 }
 
@@ -90,7 +86,7 @@ struct RawRoute {
     dev: Option<String>,
     protocol: Option<Number>,
     metric: Option<u32>,
-    tos: Option<serde_json::Value>,
+    tos: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -99,24 +95,46 @@ struct RawTable {
     proxy_delay: Option<u64>,
 }
 
-/// The entries of a listing; a tool with nothing to list may print nothing at all.
-fn entries<T: DeserializeOwned>(what: &'static str, json: &str) -> Result<Vec<T>, Trouble> {
-    if json.trim().is_empty() {
-        return Ok(Vec::new());
-    }
-    serde_json::from_str(json).map_err(|error| unreadable(what, error))
+/// What `ip` says of links and routes.
+#[derive(Default)]
+pub(super) struct Kernel {
+    pub(super) links: Links,
+    pub(super) routes: Vec<Route>,
 }
 
-/// All links, still without addresses and settings.
-pub(super) fn links(json: &str) -> Result<Links, Trouble> {
-    let raw: Vec<RawLink> = entries("links", json)?;
-    let named = raw.into_iter().filter_map(|mut link| Some((link.ifname.take()?, link)));
-    Ok(named.map(|(name, link)| (name, self::link(link))).collect())
+/// All listings of `ip`.
+pub(super) fn kernel(text: &str) -> Result<Kernel, Trouble> {
+    let mut kernel = Kernel::default();
+    let mut tables: Vec<RawTable> = Vec::new();
+    for listing in serde_json::Deserializer::from_str(text).into_iter::<Vec<Value>>() {
+        for entry in listing.map_err(|error| unreadable("listings of ip", error))? {
+            if let Some(name) = entry.get("ifname").and_then(Value::as_str).map(str::to_owned) {
+                kernel.links.insert(name, link(read("links", entry)?));
+            } else if entry.get("dst").is_some() {
+                kernel.routes.extend(route(read("routes", entry)?)?);
+            } else if entry.get("dev").is_some() {
+                tables.push(read("ARP tables", entry)?);
+            }
+        }
+    }
+    for table in tables {
+        if let Some(link) = table.dev.and_then(|name| kernel.links.get_mut(&name)) {
+            link.proxy_delay = table.proxy_delay.unwrap_or(0).try_into().unwrap_or(u32::MAX);
+        }
+    }
+    Ok(kernel)
+}
+
+fn read<T: DeserializeOwned>(what: &'static str, entry: Value) -> Result<T, Trouble> {
+    serde_json::from_value(entry).map_err(|error| unreadable(what, error))
 }
 
 fn link(raw: RawLink) -> Link {
     let has = |flag: &str| raw.flags.iter().any(|f| f == flag);
+    let of_v4 = raw.addr_info.iter().filter(|a| a.family.as_deref().is_none_or(|family| family == "inet"));
+    let nets = of_v4.filter_map(|a| Ipv4Net::new(a.local.as_ref()?.parse().ok()?, a.prefixlen?).ok());
     Link {
+        addresses: nets.map(HostAddr::new).collect(),
         group: raw.group.as_ref().and_then(Number::value).and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
         up: has("UP"),
         arp_off: has("NOARP"),
@@ -147,28 +165,6 @@ fn kind(info: RawInfo) -> Option<LinkKind> {
     }
 }
 
-/// Puts addresses on their links.
-pub(super) fn addresses(json: &str, links: &mut Links) -> Result<(), Trouble> {
-    for raw in entries::<RawAddresses>("addresses", json)? {
-        let Some(link) = raw.ifname.and_then(|name| links.get_mut(&name)) else { continue };
-        let of_v4 = raw.addr_info.iter().filter(|a| a.family.as_deref().is_none_or(|f| f == "inet"));
-        let nets = of_v4.filter_map(|a| Ipv4Net::new(a.local?, a.prefixlen?).ok());
-        link.addresses = nets.map(HostAddr::new).collect();
-    }
-    Ok(())
-}
-
-/// Puts the delay before proxied ARP answers on their links.
-pub(super) fn neighbours(json: &str, links: &mut Links) -> Result<(), Trouble> {
-    for raw in entries::<RawTable>("ARP tables", json)? {
-        if let Some(link) = raw.dev.and_then(|name| links.get_mut(&name)) {
-            let delay = raw.proxy_delay.unwrap_or(0);
-            link.proxy_delay = u32::try_from(delay).unwrap_or(u32::MAX);
-        }
-    }
-    Ok(())
-}
-
 /// Puts `proxy_arp`, `rp_filter` and `promote_secondaries` on their links: each line is a name and the values.
 pub(super) fn sysctls(text: &str, links: &mut Links) {
     for line in text.lines() {
@@ -181,26 +177,21 @@ pub(super) fn sysctls(text: &str, links: &mut Links) {
     }
 }
 
-/// The routes of the main table. One for a type of service is none that ours could stand in the way of.
-pub(super) fn routes(json: &str) -> Result<Vec<Route>, Trouble> {
-    let raw: Vec<RawRoute> = entries("routes", json)?;
-    raw.into_iter().filter(|route| route.dst.is_some() && route.tos.is_none()).map(route).collect()
-}
-
-fn route(raw: RawRoute) -> Result<Route, Trouble> {
-    let dst = raw.dst.unwrap_or_default();
+/// A route of the main table. One for a type of service is none that ours could stand in the way of.
+fn route(raw: RawRoute) -> Result<Option<Route>, Trouble> {
+    let Some(dst) = raw.dst.filter(|_| raw.tos.is_none()) else { return Ok(None) };
     let range: Cidr = match dst.as_str() {
         "default" => "0.0.0.0/0".parse(),
         dst => dst.parse(),
     }
     .map_err(|error| unreadable("routes", error))?;
     let protocol = raw.protocol.map_or(Some(u64::from(PROTO_BOOT)), |protocol| protocol.value());
-    Ok(Route {
+    Ok(Some(Route {
         range,
         via: raw.gateway.and_then(|via| via.parse().ok()),
         dev: raw.dev,
         // A name where a number was asked for is none of ours.
         protocol: protocol.and_then(|n| u8::try_from(n).ok()).unwrap_or(0),
         metric: raw.metric.unwrap_or(0),
-    })
+    }))
 }

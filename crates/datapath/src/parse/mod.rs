@@ -14,13 +14,11 @@ use crate::sections::Sections;
 /// What a gateway holds.
 pub(crate) fn have(sections: &Sections, stderr: &[u8]) -> Result<Have, Trouble> {
     let text = |name| sections.text(name, stderr);
-    let mut links = kernel::links(text("links")?)?;
-    kernel::addresses(text("addresses")?, &mut links)?;
-    kernel::neighbours(text("neighbours")?, &mut links)?;
-    kernel::sysctls(text("sysctls")?, &mut links);
+    let mut kernel = kernel::kernel(text("kernel")?)?;
+    kernel::sysctls(text("sysctls")?, &mut kernel.links);
     Ok(Have {
-        links,
-        routes: kernel::routes(text("routes")?)?,
+        links: kernel.links,
+        routes: kernel.routes,
         nat: nat::nat(sections, stderr)?,
         forwarding: text("forward")?.trim() == "1",
     })

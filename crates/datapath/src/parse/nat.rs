@@ -1,54 +1,58 @@
-//! The NAT rules of both iptables variants, and which variant the gateway uses.
+//! The rules of both iptables variants, and which variant the gateway uses.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use causeway_core::names::{Cidr, ObjectKey};
-use causeway_core::vpc::action::rule_spec;
+use causeway_core::vpc::action::{clamp_spec, rule_spec};
 use causeway_core::vpc::{EgressRange, MARK, Nat, NatRule, Variant};
 
 use super::unreadable;
 use crate::Trouble;
 use crate::sections::{Sections, failed};
 
-const CHAIN: &str = "-A POSTROUTING ";
-
-fn names(variant: Variant) -> (&'static str, &'static str) {
-    match variant {
-        Variant::Legacy => ("nat-legacy", "filter-legacy"),
-        Variant::Nft => ("nat-nft", "filter-nft"),
-    }
+/// What one variant's `iptables-save` says.
+#[derive(Default)]
+struct Listing {
+    postrouting: Vec<NatRule>,
+    forward: Vec<NatRule>,
+    /// Whether the gateway's own chain is in it.
+    is_the_gateways: bool,
 }
 
-/// Both variants' rules. One that is installed but does not work here (no kernel support) counts as absent,
-/// unless nothing is left or the gateway's own rules are in it.
+/// Both variants' rules. One that is installed but does not work here (no kernel support) counts as absent where
+/// the other is seen to be the gateway's; otherwise the gateway's own rules may be in it.
 pub(super) fn nat(sections: &Sections, stderr: &[u8]) -> Result<Nat, Trouble> {
-    let mut postrouting = BTreeMap::new();
+    let mut listings = BTreeMap::new();
     let mut broken = None;
-    for variant in [Variant::Legacy, Variant::Nft] {
-        match sections.find(names(variant).0) {
+    for (variant, name) in [(Variant::Legacy, "rules-legacy"), (Variant::Nft, "rules-nft")] {
+        match sections.find(name) {
             Some(section) if section.status == 0 => {
-                postrouting.insert(variant, section.text.lines().filter_map(rule).collect());
+                listings.insert(variant, listing(&section.text)?);
             }
             Some(section) => broken = Some(failed(section.status, stderr)),
             None => {}
         }
     }
-    let chosen = active(sections);
-    let holds_the_chains = sections.find(names(chosen).1).is_some();
-    let listed = postrouting.contains_key(&chosen);
-    let other = postrouting.keys().next().copied().filter(|_| !holds_the_chains);
-    match (if listed { Some(chosen) } else { other }, broken) {
-        (Some(active), _) => Ok(Nat { active, postrouting }),
-        (None, Some(broken)) => Err(broken),
-        (None, None) => Err(unreadable("NAT rules", "there is no listing")),
+    let found = listings.values().any(|listing: &Listing| listing.is_the_gateways);
+    if let Some(broken) = broken.filter(|_| !found) {
+        return Err(broken);
     }
+    let chosen = active(sections, &listings);
+    let active = listings.contains_key(&chosen).then_some(chosen).or(listings.keys().next().copied());
+    let active = active.ok_or_else(|| unreadable("rules", "there is no listing"))?;
+    let mut nat = Nat { active, ..Nat::default() };
+    for (variant, Listing { postrouting, forward, .. }) in listings {
+        nat.postrouting.insert(variant, postrouting);
+        nat.forward.insert(variant, forward);
+    }
+    Ok(nat)
 }
 
 /// The variant that holds the gateway's own chains; where none does (or both do), the one that the gateway's
 /// scripts choose: legacy if it works.
-fn active(sections: &Sections) -> Variant {
-    let holds = |variant| sections.find(names(variant).1).is_some();
+fn active(sections: &Sections, listings: &BTreeMap<Variant, Listing>) -> Variant {
+    let holds = |variant| listings.get(&variant).is_some_and(|listing| listing.is_the_gateways);
     match (holds(Variant::Legacy), holds(Variant::Nft)) {
         (true, _) => Variant::Legacy,
         (false, true) => Variant::Nft,
@@ -59,22 +63,41 @@ fn active(sections: &Sections) -> Variant {
     }
 }
 
-/// A line of the listing as a rule; the chain's policy is none.
-fn rule(line: &str) -> Option<NatRule> {
-    let spec = line.strip_prefix(CHAIN)?.trim_end();
-    Some(ours(spec).unwrap_or_else(|| NatRule::Foreign(spec.into())))
+fn listing(text: &str) -> Result<Listing, Trouble> {
+    let mut listing = Listing::default();
+    let mut table = "";
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix('*') {
+            table = name;
+        } else if ["nat", "mangle"].iter().any(|table| line.starts_with(&format!("# Table `{table}' "))) {
+            // Somebody's nft rules there have no iptables form: what ours are is unknown.
+            return Err(unreadable("rules", line.trim_start_matches("# ")));
+        } else if table == "nat" {
+            listing.is_the_gateways |= line.starts_with(":SNAT_FILTER ");
+            listing.postrouting.extend(line.strip_prefix("-A POSTROUTING ").map(rule));
+        } else if table == "mangle" {
+            listing.forward.extend(line.strip_prefix("-A FORWARD ").map(rule));
+        }
+    }
+    Ok(listing)
+}
+
+fn rule(spec: &str) -> NatRule {
+    let spec = spec.trim_end();
+    ours(spec).unwrap_or_else(|| NatRule::Foreign(spec.into()))
 }
 
 fn ours(spec: &str) -> Option<NatRule> {
     let words = words(spec)?;
     let comment = words.iter().position(|word| word == "--comment")?;
     let owner: ObjectKey = words.get(comment + 1)?.strip_prefix(MARK)?.parse().ok()?;
-    let spec = canonical(&owner, &words).unwrap_or_else(|| spec.into());
+    let canonical = source_nat(&owner, &words).or_else(|| clamp(&owner, &words));
+    let spec = canonical.unwrap_or_else(|| spec.into());
     Some(NatRule::Ours { owner, spec })
 }
 
-/// The one form of a rule that we would have made; none if it says anything more or less.
-fn canonical(owner: &ObjectKey, words: &[String]) -> Option<String> {
+/// The one form of a source NAT rule that we would have made; none if it says anything more or less.
+fn source_nat(owner: &ObjectKey, words: &[String]) -> Option<String> {
     // A destination of everything is not printed.
     let mut range: Option<Cidr> = None;
     let mut egress = None;
@@ -93,6 +116,17 @@ fn canonical(owner: &ObjectKey, words: &[String]) -> Option<String> {
     }
     let everything = || "0.0.0.0/0".parse().ok();
     (target && comments == 1).then_some(rule_spec(owner, range.or_else(everything)?, egress?))
+}
+
+/// The same of a rule that fits segment sizes: its words may come in another order.
+fn clamp(owner: &ObjectKey, listed: &[String]) -> Option<String> {
+    let link = listed.iter().position(|word| word == "-o").and_then(|at| listed.get(at + 1))?;
+    let spec = clamp_spec(owner, link);
+    let sorted = |mut words: Vec<String>| {
+        words.sort_unstable();
+        words
+    };
+    (sorted(words(&spec)?) == sorted(listed.to_vec())).then_some(spec)
 }
 
 /// `a-b`, or `a` for a range of one.

@@ -21,7 +21,7 @@ fn parse(text: &[u8]) -> Result<Have, Trouble> {
     have(&Sections::parse(text)?, b"what stderr said")
 }
 
-/// The recording with one line of JSON or one rule in a section replaced.
+/// The recording with a section replaced.
 fn with(section: &str, body: &str, status: i32) -> String {
     let begin = format!("@@causeway begin {section}\n");
     let (before, rest) = FIXTURES[1].split_once(&begin).expect("the section");
@@ -37,7 +37,7 @@ fn every_recorded_version_tells_the_same() {
     }
     let have = &all[0];
     let demo = &have.links["demo"];
-    assert!(demo.is_ours() && demo.up && demo.proxy_arp && !demo.arp_off);
+    assert!(demo.is_ours() && demo.up && demo.proxy_arp && demo.promotes && !demo.arp_off);
     assert_eq!((demo.rp_filter, demo.proxy_delay, have.links["eth0"].proxy_delay), (2, 0, 800));
     assert_eq!(demo.owner(), Some(ObjectKey::new("ns1", "demo")));
     let addresses: Vec<String> = demo.addresses.iter().map(ToString::to_string).collect();
@@ -101,6 +101,27 @@ fn our_rules_are_known_by_their_exact_comment_and_brought_to_one_form() {
         assert_eq!(rules[..3], expected);
         assert!(rules[3..].iter().all(|rule| matches!(rule, NatRule::Foreign(_))), "{rules:?}");
     }
+    let clamp = "-o demo -p tcp -m tcp --tcp-flags SYN,RST SYN -m comment --comment \"causeway:ns1/demo\" -j TCPMSS --clamp-mss-to-pmtu";
+    for rules in have.nat.forward.values() {
+        assert_eq!(rules[0], ours("demo", clamp));
+        assert!(matches!(&rules[1..], [NatRule::Foreign(_)]), "{rules:?}");
+    }
+    assert_eq!((have.nat.postrouting.len(), have.nat.forward.len()), (2, 2));
+}
+
+#[test]
+fn rules_that_iptables_can_not_show_are_an_error_and_those_of_other_tables_are_not() {
+    let incompatible = |table: &str| {
+        let line =
+            format!("# Table `{table}' is incompatible, use 'nft' tool.\n*nat\n:SNAT_FILTER - [0:0]\n");
+        parse(with("rules-nft", &line, 0).as_bytes())
+    };
+    assert!(matches!(incompatible("nat"), Err(Trouble::Unreadable { what: "rules", .. })));
+    assert!(matches!(incompatible("mangle"), Err(Trouble::Unreadable { what: "rules", .. })));
+    assert!(incompatible("filter").is_ok());
+    let elsewhere = with("rules-nft", "*filter\n-A FORWARD -j ACCEPT\n*nat\n:SNAT_FILTER - [0:0]\n", 0);
+    let have = parse(elsewhere.as_bytes()).expect("readable");
+    assert_eq!(have.nat.forward[&Variant::Nft], []);
 }
 
 #[test]
@@ -124,7 +145,7 @@ fn quoting_and_order_of_a_rule_may_differ() {
         ("-d 242.1.0.0/16 -m comment --comment causeway:a/b -j MASQUERADE", false),
         ("-d 242.1.0.0/16 -m comment --comment causeway:a/b", false),
     ] {
-        let text = with("nat-nft", &format!("-P POSTROUTING ACCEPT\n-A POSTROUTING {listed}\n"), 0);
+        let text = with("rules-nft", &format!("*nat\n:SNAT_FILTER - [0:0]\n-A POSTROUTING {listed}\n"), 0);
         let have = parse(text.as_bytes()).expect("readable");
         let spec = if same { canonical } else { listed };
         let expected = NatRule::Ours { owner: ObjectKey::new("a", "b"), spec: spec.into() };
@@ -135,7 +156,7 @@ fn quoting_and_order_of_a_rule_may_differ() {
 #[test]
 fn gre_links_are_read_with_and_without_ends_and_keys() {
     let json = include_str!("../../fixtures/gre.json");
-    let have = parse(with("links", json, 0).as_bytes()).expect("readable");
+    let have = parse(with("kernel", json, 0).as_bytes()).expect("readable");
     let kind = |name: &str| have.links[name].kind.clone();
     let address = |last: u8| Some([172, 50, 16, last].into());
     let gre = |local, remote, ttl, keyed| Some(LinkKind::Gre { local, remote, ttl, keyed });
@@ -148,36 +169,37 @@ fn gre_links_are_read_with_and_without_ends_and_keys() {
 }
 
 #[test]
-fn an_entry_may_be_empty_and_a_number_may_be_a_word() {
-    let json = r#"[{},{"ifname":"g","group":"default","linkinfo":{"info_kind":"gre","info_data":{"ttl":"inherit"}}}]"#;
-    let have = parse(with("links", json, 0).as_bytes()).expect("readable");
+fn an_entry_may_be_empty_a_number_may_be_a_word_and_a_listing_may_be_missing() {
+    let json = r#"[{},{"ifname":"g","group":"default","addr_info":[{"family":"inet6","local":"fe80::1","prefixlen":64}],
+                  "linkinfo":{"info_kind":"gre","info_data":{"ttl":"inherit"}}}]"#;
+    let have = parse(with("kernel", json, 0).as_bytes()).expect("readable");
     let kind = LinkKind::Gre { local: None, remote: None, ttl: 0, keyed: false };
     assert_eq!(have.links["g"].kind, Some(kind));
     assert_eq!((have.links.len(), have.links["g"].group), (1, 0));
+    assert!(have.routes.is_empty() && have.links["g"].addresses.is_empty());
 }
 
 #[test]
 fn a_link_that_vanished_between_two_listings_is_no_error() {
-    let gone = with("links", "[]", 0);
-    let have = parse(gone.as_bytes()).expect("readable");
-    assert!(have.links.is_empty() && !have.routes.is_empty());
-    assert!(parse(with("neighbours", "", 0).as_bytes()).is_ok());
-    assert!(parse(with("sysctls", "", 0).as_bytes()).is_ok());
+    let table = r#"[{"family":"inet","name":"arp_cache","dev":"gone","proxy_delay":0}]"#;
+    let have = parse(with("kernel", &format!("[]\n{table}"), 0).as_bytes()).expect("readable");
+    assert!(have.links.is_empty());
+    assert!(parse(with("sysctls", "gone 1 2 1", 0).as_bytes()).is_ok());
 }
 
 #[test]
 fn a_tool_that_failed_is_an_error_and_one_variant_that_does_not_work_is_not() {
     let failed = Trouble::Failed { status: 2, stderr: "what stderr said".into() };
-    assert_eq!(parse(with("routes", "", 2).as_bytes()), Err(failed.clone()));
-    let without_legacy = parse(with("nat-legacy", "", 3).as_bytes()).expect("nft is left");
+    assert_eq!(parse(with("kernel", "", 2).as_bytes()), Err(failed.clone()));
+    let without_legacy = parse(with("rules-legacy", "", 3).as_bytes()).expect("nft is the gateway's");
     assert_eq!(without_legacy.nat.postrouting.keys().collect::<Vec<_>>(), [&Variant::Nft]);
-    let json = parse(with("links", "[{", 0).as_bytes());
-    assert!(matches!(json, Err(Trouble::Unreadable { what: "links", .. })), "{json:?}");
+    let json = parse(with("kernel", "[{", 0).as_bytes());
+    assert!(matches!(json, Err(Trouble::Unreadable { what: "listings of ip", .. })), "{json:?}");
 }
 
 #[test]
 fn the_gateways_rules_in_a_variant_that_fails_are_not_taken_for_absent() {
-    assert!(parse(with("nat-nft", "", 4).as_bytes()).is_err());
+    assert!(parse(with("rules-nft", "", 4).as_bytes()).is_err());
 }
 
 proptest! {

@@ -1,11 +1,12 @@
 //! Network namespaces held by a process, commands and sockets inside them.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use causeway_datapath::{Output, Run, RunError};
@@ -99,6 +100,7 @@ impl Netns {
     pub(crate) fn listing(&self) -> String {
         self.sh("ip -d link | sed 's/ qlen.*//'; ip -4 addr; ip -4 route
                  iptables-legacy -t nat -S; iptables-nft -t nat -S 2>/dev/null
+                 iptables-legacy -t mangle -S; iptables-nft -t mangle -S 2>/dev/null
                  grep -H . /proc/sys/net/ipv4/conf/*/{rp_filter,proxy_arp}")
     }
 }
@@ -187,4 +189,32 @@ pub(crate) fn ask(client: &UdpSocket, server: &UdpSocket) -> Option<Ipv4Addr> {
         let length = client.recv(&mut buffer).ok()?;
         String::from_utf8_lossy(&buffer[..length]).parse().ok()
     })
+}
+
+/// Sends so many bytes over TCP from one namespace to a server in another; says how many arrived in time.
+pub(crate) fn transfer(from: &Netns, to: &Netns, server: SocketAddrV4, bytes: usize) -> usize {
+    let listener = to.inside(move || TcpListener::bind(server).expect("bound")).join().expect("made");
+    let sending = from.inside(move || {
+        let mut stream = TcpStream::connect_timeout(&server.into(), PATIENCE)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.write_all(&vec![b'x'; bytes])
+    });
+    listener.set_nonblocking(true).expect("set");
+    let deadline = Instant::now() + PATIENCE;
+    let mut received = 0;
+    while Instant::now() < deadline {
+        let Ok((mut stream, _)) = listener.accept() else {
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        };
+        stream.set_nonblocking(false).expect("set");
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        let mut buffer = [0; 16 * 1024];
+        while let Ok(length @ 1..) = stream.read(&mut buffer) {
+            received += length;
+        }
+        break;
+    }
+    let _ = sending.join().expect("sent or not");
+    received
 }
