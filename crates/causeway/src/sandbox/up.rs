@@ -35,7 +35,7 @@ use super::{Args, apply};
 
 const POLL: Duration = Duration::from_millis(25);
 /// How long a tunnel may say it is not ready after packets have crossed it.
-const STATUS_LAG: Duration = Duration::from_secs(5);
+const STATUS_LAG: Duration = Duration::from_secs(15);
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Everything that runs.
@@ -137,6 +137,13 @@ impl Sandbox {
         report.reason = outcome.err().map(|error| format!("{error:#}; {hint}"));
         if report.reason.is_none() && report.proof.as_ref().is_some_and(|proof| !proof.holds()) {
             report.reason = Some("packets crossed, but not all of them or not as they should".into());
+        }
+        let silent = report.tunnels.iter().find(|tunnel| !tunnel.ready);
+        if let Some(tunnel) = silent.filter(|_| report.reason.is_none()) {
+            report.reason = Some(format!(
+                "packets crossed, but {} of {} does not say that it is ready",
+                tunnel.name, tunnel.cluster
+            ));
         }
         report.ready = report.reason.is_none();
         report.elapsed_ms = millis(since_process_start());
