@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
+use support::gateway::ONE_TUNNEL;
 use support::tunnels::{NS, condition, vxlan, with_vni};
 use support::{Cluster, PATIENCE, Sandbox};
 
@@ -126,7 +127,7 @@ async fn a_node_silent_for_a_minute_lets_its_gateways_tunnels_go_and_not_before(
     assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
     let sentence = one.down("later0", "GatewayLost").await;
     assert!(sentence.contains("cluster1-node1"), "{sentence}");
-    assert_eq!(one.marked("gw2").await.len(), 4, "nothing is torn down on a node out of sight");
+    assert_eq!(one.marked("gw2").await.len(), ONE_TUNNEL, "nothing is torn down on a node out of sight");
     ask_to_delete(&one, "later0").await;
     is_gone(&one, "later0").await;
 }

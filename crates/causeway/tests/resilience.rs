@@ -10,6 +10,7 @@ use kube::{Api, ResourceExt};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
+use support::gateway::ONE_TUNNEL;
 use support::tunnels::{NS, condition, join, vxlan, with_vni};
 use support::{Cluster, PATIENCE, Sandbox};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -120,7 +121,7 @@ async fn a_controller_killed_at_any_moment_of_building_a_tunnel_finds_its_way() 
         one.up("crash0").await;
         let routes = one.routes("gw1").await;
         assert!(routes.contains(&"242.1.0.0/16 dev crash0 proto 157".to_owned()), "{routes:?}");
-        assert_eq!(one.marked("gw1").await.len(), 5, "link, two routes, two rules");
+        assert_eq!(one.marked("gw1").await.len(), ONE_TUNNEL);
         one.delete("crash0").await;
         one.is_clean("gw1").await;
     }
@@ -262,7 +263,7 @@ async fn what_changed_while_the_controller_was_away_is_caught_up_with() {
     for (gateway, gone, kept) in [("gw1", "deleted0", "changed0"), ("gw2", "stale0", "new0")] {
         let marked = one.marked(gateway).await;
         assert!(!marked.iter().any(|line| line.contains(gone)), "{marked:?}");
-        assert_eq!(marked.len(), 5, "{kept}: link, two routes, two rules: {marked:?}");
+        assert_eq!(marked.len(), ONE_TUNNEL, "{kept}: {marked:?}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Two tunnels that want the same thing, and foreign things where ours must go.
 
+use super::support::gateway::ONE_TUNNEL;
 use super::support::tunnels::{NS, in_namespace, join, vxlan, with_vni};
 use super::support::{PATIENCE, Sandbox};
 use super::{FAR, stays_calm, told_why, undisturbed};
@@ -24,7 +25,7 @@ async fn of_two_tunnels_that_want_the_same_the_older_one_has_it_until_it_goes() 
     assert!(one.told_in("ns2", "older", "LinkNameConflict", "the link name older").await.warning);
 
     let marked = one.marked("gw1").await;
-    assert_eq!(marked.len(), 4, "the older one's link, two routes and rule, and nothing else: {marked:?}");
+    assert_eq!(marked.len(), ONE_TUNNEL, "the older one's and nothing else: {marked:?}");
     stays_calm(&one).await;
     undisturbed(&one, "older").await;
     one.delete("same-vni").await;

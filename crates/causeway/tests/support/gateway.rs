@@ -7,6 +7,9 @@ use super::cluster::{Cluster, PATIENCE, gateway_pod};
 /// Our route protocol, as `ip -N` prints it.
 const PROTOCOL: &str = "157";
 
+/// How many things of ours a gateway with one tunnel holds: a link, two routes, two rules.
+pub(crate) const ONE_TUNNEL: usize = 5;
+
 impl Cluster {
     /// A link of a gateway in all detail, if there is one of that name.
     pub(crate) async fn link(&self, gateway: &str, link: &str) -> Option<Value> {

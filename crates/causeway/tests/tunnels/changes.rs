@@ -4,6 +4,7 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::FAR;
+use super::support::gateway::ONE_TUNNEL;
 use super::support::tunnels::{NS, condition, join, vxlan, with_vni};
 use super::support::{Cluster, PATIENCE, Sandbox};
 use super::telling::set_routes;
@@ -106,7 +107,7 @@ async fn a_gateway_that_was_scaled_down_or_lost_its_pod_gets_its_tunnel_back() {
             return Err(format!("the pod's uid is {now:?}, it was {before:?}"));
         }
         let marked = one.marked_if_running("gw1").await;
-        if marked.len() == 4 { Ok(()) } else { Err(format!("{marked:?}")) }
+        if marked.len() == ONE_TUNNEL { Ok(()) } else { Err(format!("{marked:?}")) }
     })
     .await;
     let tunnel = one.up("vx0").await;
