@@ -1,0 +1,115 @@
+//! Objects come from people and from other software: whatever their fields say, parsing them ends with a value.
+
+use causeway_api::foreign::kube_ovn;
+use causeway_api::{GatewayExIp, VpcNatTunnel, parse};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use proptest::collection::btree_map;
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Value, json};
+
+/// A field's text: nothing, nonsense, or something that could be meant.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        select(vec!["", "gw1", "cluster2", "10.100.0.1/24", "10.0.1.1,fd00::1", "242.1.0.0/16", "100", "-1"])
+            .prop_map(str::to_owned),
+        "[ -~]{0,12}",
+        any::<String>(),
+    ]
+}
+
+/// Some of these fields, each with some text.
+fn fields(names: &'static [&'static str]) -> impl Strategy<Value = Value> {
+    btree_map(select(names), text(), 0..names.len()).prop_map(|fields| json!(fields))
+}
+
+const TUNNEL: &[&str] = &[
+    "interfaceAddr",
+    "clusterId",
+    "gatewayName",
+    "natGwDp",
+    "remoteCluster",
+    "remoteVpc",
+    "localVpc",
+    "remoteIp",
+];
+const RECORD: &[&str] = &["externalip", "externalIp", "globalnetcidr", "globalNetCIDR"];
+const LABELS: &[&str] = &[
+    "vid",
+    "vx-port",
+    "app",
+    "localVpc",
+    "localGateway",
+    "localCluster",
+    "submariner-io/clusterID",
+    "submariner-io/originatingNamespace",
+];
+const ANNOTATIONS: &[&str] = &[
+    "ovn.kubernetes.io/ip_address",
+    "ovn.kubernetes.io/gateway",
+    "ovn.kubernetes.io/logical_router",
+    "ovn.kubernetes.io/vpc_nat_gw",
+    "a.b.kubernetes.io/ip_address",
+    "causeway/abandon",
+    ".kubernetes.io/ip_address",
+];
+
+/// An object with this metadata, if it can be decoded at all.
+fn object<T: serde::de::DeserializeOwned>(
+    mut value: Value,
+    name: &str,
+    labels: &Value,
+    annotations: &Value,
+) -> Option<T> {
+    value["metadata"] =
+        json!({ "name": name, "namespace": "ns1", "labels": labels, "annotations": annotations });
+    serde_json::from_value(value).ok()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn parsing_always_ends_with_a_value(
+        name in text(), labels in fields(LABELS), annotations in fields(ANNOTATIONS), tunnel in fields(TUNNEL),
+        record in fields(RECORD), kind in select(vec!["gre", "vxlan"]), other in text(),
+    ) {
+        let mut spec = tunnel;
+        spec["type"] = kind.into();
+        let typed = |kind: &str, group: &str, spec: Value| json!({ "apiVersion": group, "kind": kind, "spec": spec });
+        let ours = "kubeovn.ustc.io/v1";
+        if let Some(tunnel) = object::<VpcNatTunnel>(typed("VpcNatTunnel", ours, spec), &name, &labels, &annotations) {
+            match parse::tunnel(&tunnel).spec {
+                Ok(spec) => prop_assert_eq!(spec.link.as_str(), &name, "the link has the object's name"),
+                Err(why) => prop_assert!(!why.is_empty()),
+            }
+        }
+        if let Some(record) = object::<GatewayExIp>(typed("GatewayExIp", ours, record), &name, &labels, &annotations)
+            && let Some(peer) = parse::record(&record).peer()
+        {
+            prop_assert_eq!(format!("{}-{}", peer.gateway, peer.cluster), name.clone());
+        }
+        if let Some(pod) = object::<Pod>(json!({}), &name, &labels, &annotations) {
+            let pod = parse::gateway_pod(&pod, "vpc-nat-gw");
+            prop_assert!(pod.is_none_or(|pod| !pod.external.contains_key("ovn")));
+        }
+        let route = json!({ "staticRoutes": [{ "cidr": &other, "nextHopIP": &name }] });
+        if let Some(vpc) = object::<kube_ovn::Vpc>(typed("Vpc", "kubeovn.io/v1", route), "v", &labels, &annotations) {
+            prop_assert!(parse::static_routes(&vpc).len() <= 1);
+        }
+        let mut eip = typed("IptablesEIP", "kubeovn.io/v1", json!({ "natGwDp": &name }));
+        eip["status"] = json!({ "ip": &other });
+        if let Some(eip) = object::<kube_ovn::IptablesEIP>(eip, "e", &labels, &annotations) {
+            let _ = parse::eip(&eip);
+        }
+        let lease = json!({ "spec": { "holderIdentity": &other, "leaseDurationSeconds": i32::MAX, "renewTime": "9999-12-31T23:59:59.000000Z" } });
+        if let Some(lease) = object::<Lease>(lease, &name, &labels, &annotations) {
+            let _ = parse::member(&lease, i64::MAX);
+        }
+        let config = json!({ "data": { "natGwNamePrefix": &other } });
+        if let Some(config) = object::<ConfigMap>(config, &name, &labels, &annotations) {
+            prop_assert!(!parse::gateway_prefix(&config).is_empty());
+        }
+    }
+}
