@@ -2,12 +2,17 @@
 
 mod world;
 
+use std::collections::BTreeMap;
+
+use causeway_core::GatewayName;
 use causeway_core::vpc::exchange::{self, RecordTask};
 use causeway_core::vpc::member::{Member, MembershipTask, membership};
 use causeway_core::vpc::objects::{Eip, Ends, NodeHealth, VpcGateway};
 use causeway_core::vpc::outcome::{judge, repairs};
-use causeway_core::vpc::status::{CLEANUP_BLOCKED, Finalizer, READY, ROUTED};
-use causeway_core::vpc::{Change, Event, Have, Problem, Scope, Trouble, TunnelKind, compile, model, plan};
+use causeway_core::vpc::status::{CLEANUP_BLOCKED, Finalizer, READY, ROUTED, SEGMENT_SIZE};
+use causeway_core::vpc::{
+    Change, Event, Have, Outcome, Plan, Problem, Scope, Trouble, TunnelKind, Visit, compile, model, plan,
+};
 use world::{World, key};
 
 #[test]
@@ -303,22 +308,55 @@ fn only_what_was_up_before_counts_as_drift() {
     world.tunnel("ns1/demo", |_| {});
     let want = world.want("gw1");
     let from_nothing = plan(&want, &Have::default());
-    let gateway = "gw1".parse().expect("name");
-    assert!(repairs(world.state.outcome(&gateway), "u1", &want, &from_nothing).is_empty(), "it is new");
+    let gateway: GatewayName = "gw1".parse().expect("name");
+    let told = |world: &World, pod: &str, planned: &Plan| {
+        repairs(world.state.outcome(&gateway), pod, &want, planned, &Visit::default())
+    };
+    assert!(told(&world, "u1", &from_nothing).is_empty(), "it is new");
     world.visit("gw1");
     let mut have = world.have("gw1");
     have.routes.retain(|route| route.via.is_some());
     let planned = plan(&want, &have);
-    let told = repairs(world.state.outcome(&gateway), "u1", &want, &planned);
-    assert_eq!(told[&key("ns1/demo")], "route 242.1.0.0/16 dev demo");
-    assert!(
-        repairs(world.state.outcome(&gateway), "u2", &want, &planned).is_empty(),
-        "another pod is no drift"
-    );
+    assert_eq!(told(&world, "u1", &planned)[&key("ns1/demo")], "route 242.1.0.0/16 dev demo");
+    assert!(told(&world, "u2", &planned).is_empty(), "another pod is no drift");
     for step in &planned.steps {
         model::apply(&mut have, &step.action).expect("it works");
     }
     assert!(plan(&want, &have).is_empty());
+}
+
+#[test]
+fn a_gateway_that_can_not_fit_segment_sizes_has_its_tunnels_up_and_says_so() {
+    let mut world = World::new();
+    world.tunnel("ns1/demo", |_| {});
+    let want = world.want("gw1");
+    let mut have = world.have("gw1");
+    let planned = plan(&want, &have);
+    let mut failures = BTreeMap::new();
+    for (at, step) in planned.steps.iter().enumerate() {
+        if step.action.is_clamp() {
+            failures.insert(at, Trouble::CommandFailed("can't initialize table `mangle'".into()));
+        } else {
+            model::apply(&mut have, &step.action).expect("it works");
+        }
+    }
+    let visit = judge(&want, &planned, &failures, &have);
+    let tell = |world: &mut World, visit: Visit| {
+        let outcome = Outcome { pod_uid: "u1".into(), revision: world.state.revision(), result: Ok(visit) };
+        world.state.apply(Event::Outcome("gw1".parse().expect("name"), outcome));
+    };
+    tell(&mut world, visit.clone());
+    assert_eq!(world.reason("ns1/demo"), "Up");
+    let status = world.status("ns1/demo").expect("a status");
+    let condition = &status.conditions[SEGMENT_SIZE];
+    assert!(!condition.status && condition.message.contains("can't initialize"), "{condition:?}");
+    let again = plan(&want, &have);
+    let outcome = world.state.outcome(&"gw1".parse().expect("name"));
+    assert!(repairs(outcome, "u1", &want, &again, &visit).is_empty(), "trying again is no repair");
+
+    world.visit("gw1");
+    let status = world.status("ns1/demo").expect("a status");
+    assert!(!status.conditions.contains_key(SEGMENT_SIZE), "it works now");
 }
 
 #[test]

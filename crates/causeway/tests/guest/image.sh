@@ -17,7 +17,7 @@ tools=(bash dash busybox ip kmod ping setsid stty xtables-nft-multi xtables-lega
 applets=(awk cat chmod cp cut date dmesg env false find grep head kill ln ls mkdir mount mv poweroff pwd readlink
   rm sed seq sleep sort stat tail test timeout touch tr true uname wc)
 # What the sandbox and the gateways use; the rest comes with their dependencies.
-modules=(veth bridge vxlan ip_gre iptable_nat nft_chain_nat nft_nat nft_compat nft_masq nft_ct
+modules=(veth bridge vxlan ip_gre iptable_nat iptable_mangle nft_chain_nat nft_nat nft_compat nft_masq nft_ct
   xt_nat xt_comment xt_conntrack xt_MASQUERADE xt_tcpudp xt_tcpmss xt_TCPMSS xt_multiport nf_conntrack)
 
 # Some kubectl only start another of the server's version; then the newest of those beside it is taken.

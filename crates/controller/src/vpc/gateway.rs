@@ -101,7 +101,7 @@ impl Room {
     async fn report_repairs(&self, gateway: &GatewayName, task: &GatewayTask, plan: &Plan, visit: &Visit) {
         let repaired: BTreeMap<ObjectKey, String> = {
             let state = self.state();
-            repairs(state.outcome(gateway), &task.pod.uid, &task.want, plan)
+            repairs(state.outcome(gateway), &task.pod.uid, &task.want, plan, visit)
         };
         for (key, what) in repaired {
             if visit.tunnels.get(&key).is_some_and(|(_, trouble)| trouble.is_none()) {

@@ -140,6 +140,13 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// Whether it is about segment sizes: a tunnel works without, but for TCP where ICMP is filtered.
+    pub fn is_clamp(&self) -> bool {
+        matches!(self, Self::ClampDel { .. } | Self::ClampInsert { .. })
+    }
+}
+
 /// A source NAT rule of ours as text.
 pub fn rule_spec(owner: &ObjectKey, range: Cidr, egress: EgressRange) -> String {
     format!("-d {range} -m comment --comment \"{MARK}{owner}\" -j SNAT --to-source {egress}")

@@ -37,6 +37,8 @@ pub(super) enum Verdict<'a> {
         want: Box<TunnelWant>,
         located: Located<'a>,
         arp_off: bool,
+        /// Why TCP's segment size is not fitted to it, if it is not.
+        unclamped: Option<&'a str>,
     },
     Down(Trouble),
     /// Its gateway has been told, and has not answered yet.
@@ -259,7 +261,10 @@ pub(super) fn verdict<'a>(state: &'a State, tunnel: &Tunnel) -> Verdict<'a> {
         Ok(visit) => match visit.tunnels.get(&tunnel.key) {
             Some((built, problem)) if *built == wanted => match problem {
                 Some(trouble) => Verdict::Down(trouble.clone()),
-                None => Verdict::Up { want: Box::new(wanted), located, arp_off: visit.arp_off },
+                None => {
+                    let unclamped = visit.unclamped.get(&tunnel.key).map(String::as_str);
+                    Verdict::Up { want: Box::new(wanted), located, arp_off: visit.arp_off, unclamped }
+                }
             },
             _ => Verdict::Awaited,
         },

@@ -31,6 +31,8 @@ pub struct Visit {
     pub holding: Holding,
     /// Whether ARP is off on the underlay link, as kube-ovn 1.12 leaves it until the first EIP.
     pub arp_off: bool,
+    /// Tunnels whose segment size rule could not be made, and why: they work all the same.
+    pub unclamped: BTreeMap<ObjectKey, String>,
 }
 
 /// Judges a visit: what was planned, which steps failed, and what the gateway holds now.
@@ -39,26 +41,34 @@ pub struct Visit {
 /// a command printed only explains why it is not.
 pub fn judge(want: &Want, planned: &Plan, failures: &BTreeMap<usize, Trouble>, now: &Have) -> Visit {
     let again = plan(want, now);
-    let failed = |owner: &ObjectKey| {
-        let concerns = |step: &Step| step.owner.as_ref().is_none_or(|whose| whose == owner);
-        let mut all = failures.iter().filter(|(at, _)| planned.steps.get(**at).is_some_and(concerns));
-        all.next().map(|(_, trouble)| trouble.clone())
-    };
-    let undone = |owner: &ObjectKey| {
-        let left = again.steps.iter().filter(|step| step.owner.as_ref().is_none_or(|whose| whose == owner));
-        let left: Vec<String> = left.map(|step| step.action.to_string()).collect();
+    let concerns = |step: &Step, owner: &ObjectKey| step.owner.as_ref().is_none_or(|whose| whose == owner);
+    // What is left to do for a tunnel, of one kind or the other, and why.
+    let undone = |owner: &ObjectKey, clamp: bool| {
+        let counts = |step: &&Step| concerns(step, owner) && step.action.is_clamp() == clamp;
+        let left: Vec<String> =
+            again.steps.iter().filter(counts).map(|step| step.action.to_string()).collect();
+        let failed = || {
+            let failed =
+                failures.iter().find(|(at, _)| planned.steps.get(**at).is_some_and(|step| counts(&step)));
+            failed.map(|(_, trouble)| trouble.clone())
+        };
         let because = || Trouble::CommandFailed(format!("it did not take: {}", left.join(", ")));
-        (!left.is_empty()).then(|| failed(owner).unwrap_or_else(because))
+        (!left.is_empty()).then(|| failed().unwrap_or_else(because))
     };
     let verdict = |tunnel: &TunnelWant| {
         let problem = again.problems.get(&tunnel.owner).cloned().map(Trouble::InTheWay);
-        let trouble = problem.or_else(|| undone(&tunnel.owner));
+        let trouble = problem.or_else(|| undone(&tunnel.owner, false));
         (tunnel.owner.clone(), (tunnel.clone(), trouble))
     };
+    let unclamped = want.tunnels.values().filter_map(|tunnel| {
+        let why = undone(&tunnel.owner, true)?;
+        Some((tunnel.owner.clone(), why.to_string()))
+    });
     Visit {
         tunnels: want.tunnels.values().map(verdict).collect(),
         holding: now.holding(),
         arp_off: now.links.get(UNDERLAY_LINK).is_some_and(|link| link.arp_off),
+        unclamped: unclamped.collect(),
     }
 }
 
@@ -77,12 +87,13 @@ pub fn linkless(planned: &Plan, failures: &BTreeMap<usize, Trouble>) -> BTreeSet
     links.filter_map(|step| step.owner.clone()).collect()
 }
 
-/// What a plan puts back for tunnels that were up, as they are wanted, when last seen: drift, not news.
+/// What a plan put back for tunnels that were up, as they are wanted, when last seen: drift, not news.
 pub fn repairs(
     before: Option<&Outcome>,
     pod_uid: &str,
     want: &Want,
     planned: &Plan,
+    now: &Visit,
 ) -> BTreeMap<ObjectKey, String> {
     let Some(Ok(visit)) = before.filter(|before| before.pod_uid == pod_uid).map(|before| &before.result)
     else {
@@ -93,6 +104,7 @@ pub fn repairs(
         let concerns = |step: &&Step| {
             step.owner.as_ref().is_none_or(|owner| *owner == tunnel.owner)
                 && !matches!(step.action, Action::ForgetAstray { .. })
+                && !(step.action.is_clamp() && now.unclamped.contains_key(&tunnel.owner))
         };
         let steps: Vec<String> =
             planned.steps.iter().filter(concerns).map(|step| step.action.to_string()).collect();
@@ -108,6 +120,7 @@ pub struct Word<'a> {
     tunnel: Result<Option<&'a (TunnelWant, Option<Trouble>)>, &'a Trouble>,
     held: bool,
     arp_off: bool,
+    unclamped: Option<&'a String>,
 }
 
 impl Outcome {
@@ -119,6 +132,7 @@ impl Outcome {
             tunnel: visit.map(|visit| visit.tunnels.get(key)),
             held: visit.is_ok_and(|visit| visit.holding.includes(key)),
             arp_off: visit.is_ok_and(|visit| visit.arp_off),
+            unclamped: visit.ok().and_then(|visit| visit.unclamped.get(key)),
         }
     }
 }

@@ -64,8 +64,11 @@ pub const CLEANUP_BLOCKED: &str = "CleanupBlocked";
 /// Whether the gateway's own uplink works as a tunnel needs it.
 pub const UNDERLAY: &str = "Underlay";
 
+/// Whether TCP's segment size is fitted to the tunnel; only there when it is not.
+pub const SEGMENT_SIZE: &str = "SegmentSize";
+
 /// The condition types we own; others on the object are left alone.
-pub const CONDITIONS: [&str; 4] = [READY, ROUTED, CLEANUP_BLOCKED, UNDERLAY];
+pub const CONDITIONS: [&str; 5] = [READY, ROUTED, CLEANUP_BLOCKED, UNDERLAY, SEGMENT_SIZE];
 
 /// What should become of our finalizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,16 +142,18 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
         });
     }
     match verdict {
-        compile::Verdict::Up { want, located, arp_off } => {
+        compile::Verdict::Up { want, located, arp_off, unclamped } => {
             fill(&mut status, state, tunnel, &want, &located);
             set(&mut status, tunnel, READY, true, "Up", up_sentence(state, &want, &located));
             routed(&mut status, state, tunnel, &want, &located);
             underlay(&mut status, tunnel, arp_off);
+            segment_size(&mut status, tunnel, unclamped);
         }
         compile::Verdict::Down(trouble) => {
             // Nobody looks after these while it is down.
-            status.conditions.remove(ROUTED);
-            status.conditions.remove(UNDERLAY);
+            for kind in [ROUTED, UNDERLAY, SEGMENT_SIZE] {
+                status.conditions.remove(kind);
+            }
             set(&mut status, tunnel, READY, false, trouble.reason(), trouble.to_string());
         }
         compile::Verdict::Awaited => return None,
@@ -215,6 +220,16 @@ fn underlay(status: &mut TunnelStatus, tunnel: &Tunnel, arp_off: bool) {
         let message = "net1 of the gateway has ARP switched off, as kube-ovn 1.12 leaves it until the gateway's \
                        first EIP: give it an IptablesEIP, or the peer can not be reached";
         set(status, tunnel, UNDERLAY, false, "ArpOff", message.into());
+    }
+}
+
+fn segment_size(status: &mut TunnelStatus, tunnel: &Tunnel, unclamped: Option<&str>) {
+    status.conditions.remove(SEGMENT_SIZE);
+    if let Some(why) = unclamped {
+        let message = format!(
+            "TCP may use segments that are too large for the tunnel, and stalls where ICMP is filtered: {why}"
+        );
+        set(status, tunnel, SEGMENT_SIZE, false, "NotFitted", message);
     }
 }
 
