@@ -33,6 +33,7 @@ check: ## Formatting, lints, dependencies.
 	@hack/setup.sh check
 	@$(TIMED) "format" cargo fmt --all --check
 	@$(TIMED) "lints" cargo clippy --workspace --all-targets -- -D warnings
+	@$(TIMED) "lints of the production build" cargo clippy -p causeway --no-default-features -- -D warnings
 	@$(TIMED) "dependencies" cargo deny --all-features check bans licenses sources
 
 .PHONY: advisories

@@ -20,6 +20,7 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it, and it is taken apart at once")]
 enum Command {
     /// Keep gateways, records and statuses of one cluster as its objects say.
     Controller(controller::Args),
