@@ -39,13 +39,11 @@ pub enum Members {
 }
 
 impl Members {
-    pub(super) fn listed(&mut self) -> &mut BTreeMap<String, Member> {
-        if !matches!(self, Self::Listed(_)) {
-            *self = Self::Listed(BTreeMap::new());
-        }
+    /// The claims that are known.
+    pub(super) fn known(self) -> BTreeMap<String, Member> {
         match self {
             Self::Listed(members) => members,
-            Self::Unknown | Self::Unkept => unreachable!("just made"),
+            Self::Unknown | Self::Unkept => BTreeMap::new(),
         }
     }
 }

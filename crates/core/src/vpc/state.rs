@@ -181,8 +181,12 @@ impl State {
                 self.around_records(changed)
             }
             Event::Copies(event) => self.apply_copies(event),
-            Event::Members(event) => self.apply_members(|members| drop(event.carry_out(members.listed()))),
-            Event::NoMembers => self.apply_members(|members| *members = Members::Unkept),
+            Event::Members(event) => {
+                let mut members = self.members.clone().known();
+                event.carry_out(&mut members);
+                self.apply_members(Members::Listed(members))
+            }
+            Event::NoMembers => self.apply_members(Members::Unkept),
             Event::Identity(cluster) => self.set(|state| &mut state.identity, cluster),
             Event::Joining(namespace) => {
                 self.broker_namespace = namespace;
@@ -329,9 +333,9 @@ impl State {
 
     /// Whether our id is ours alone decides about everything; whose the others are, about nothing here. A claim
     /// that was only renewed is no news, least of all our own.
-    fn apply_members(&mut self, change: impl FnOnce(&mut Members)) -> Touched {
-        let (before, standing) = (self.members.clone(), member::standing(self));
-        change(&mut self.members);
+    fn apply_members(&mut self, members: Members) -> Touched {
+        let standing = member::standing(self);
+        let before = std::mem::replace(&mut self.members, members);
         match (before == self.members, standing == member::standing(self)) {
             (true, _) => Touched::new(),
             (false, true) => [Scope::Membership].into(),
