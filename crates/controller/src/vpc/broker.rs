@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::follow::{Kind, Seen, change, follow, resynced, the_one};
-use super::membership::follow_claims;
+use super::membership::{follow_claims, settled};
 use super::watch::discovery;
 use super::{Note, Room};
 
@@ -109,24 +109,29 @@ async fn follow_copies(room: &Room, broker: Broker) {
     }
 }
 
+/// Follows who goes by which id there, for which we must know ourselves. Where we may not, the exchange goes on
+/// without; a server that only does not answer is waited for, and nothing is exported meanwhile.
 async fn follow_members(room: &Room, broker: Broker) {
     match own_uid(&room.client).await {
-        Ok(uid) => {
+        Some(uid) => {
             room.tell(Event::Uid(uid)).await;
             follow_claims(room, broker).await;
         }
-        Err(error) => {
-            let error = format!("{error:#}");
-            tracing::warn!(error, "a cluster with our own id could not be told from us");
+        None => {
+            tracing::warn!(
+                "namespace kube-system may not be read (deploy/controller.yaml has the rule): a cluster with \
+                 our own id could not be told from us"
+            );
             room.tell(Event::NoMembers).await;
         }
     }
 }
 
-/// The uid of a namespace that every cluster has, and that lasts as long as the cluster.
-async fn own_uid(client: &Client) -> anyhow::Result<String> {
-    let namespace = Api::<Namespace>::all(client.clone()).get("kube-system").await;
-    namespace.context("reading namespace kube-system")?.metadata.uid.context("it has no uid")
+/// The uid of a namespace that every cluster has, and that lasts as long as the cluster; none where it may not
+/// be read.
+async fn own_uid(client: &Client) -> Option<String> {
+    let namespaces = Api::<Namespace>::all(client.clone());
+    settled("our own uid", || namespaces.get("kube-system")).await?.metadata.uid
 }
 
 /// A client from the coordinates. A secret beside the object, where named, wins.

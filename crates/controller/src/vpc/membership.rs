@@ -23,7 +23,7 @@ use crate::status::{patching, posting, settle};
 
 /// A claim outlasts this many resyncs without renewal.
 const LIVES: u32 = 3;
-/// How soon a broker that does not answer is asked again.
+/// How soon a server that does not answer is asked again.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Room {
@@ -91,11 +91,20 @@ pub(super) async fn follow_claims(room: &Room, broker: Broker) {
 }
 
 async fn keeps_claims(leases: &Api<Lease>) -> bool {
+    let list = ListParams::default().limit(1);
+    settled("the claims at the broker", || leases.list_metadata(&list)).await.is_some()
+}
+
+/// Asks until there is an answer; none when it is that this may not be known here, or does not exist.
+pub(super) async fn settled<T, F>(what: &'static str, ask: impl Fn() -> F) -> Option<T>
+where
+    F: Future<Output = kube::Result<T>>,
+{
     loop {
-        match leases.list_metadata(&ListParams::default().limit(1)).await {
-            Ok(_) => return true,
-            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => return false,
-            Err(error) => tracing::debug!(%error, "the broker does not answer yet"),
+        match ask().await {
+            Ok(answer) => return Some(answer),
+            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => return None,
+            Err(error) => tracing::debug!(what, %error, "no answer yet"),
         }
         tokio::time::sleep(PATIENCE).await;
     }

@@ -356,8 +356,9 @@ fn clamp(plan: &mut Plan, whole: &[(&LinkName, &TunnelWant)], want: &Want, have:
         }
     }
     for (link, owner) in missing.into_values() {
-        let (variant, owner, link) = (have.nat.active, owner.clone(), link.clone());
-        plan.push(Some(&owner.clone()), Action::ClampInsert { variant, owner, link });
+        let variant = have.nat.active;
+        let action = Action::ClampInsert { variant, owner: owner.clone(), link: link.clone() };
+        plan.push(Some(owner), action);
     }
 }
 

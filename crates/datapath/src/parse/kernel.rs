@@ -1,8 +1,9 @@
 //! Links, addresses, routes and ARP tables from `ip -j`, settings from `/proc`.
 //!
 //! One `ip` prints all listings one after the other. An entry tells by its fields what it is of, because a
-//! listing without any may be an empty array or nothing at all. Versions differ: a filtered entry may be an empty object, a number may be text under `-N`, a field that
-//! has its default may be left out. Only what the planner compares is read.
+//! listing without any may be an empty array or nothing at all. Versions differ: a filtered entry may be an
+//! empty object, a number may be text under `-N`, a field that has its default may be left out. Only what the
+//! planner compares is read.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
