@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use super::compile;
-use super::event::{Change, Event, Scope};
+use super::event::{Event, Scope};
 use super::exchange::Record;
 use super::member::{self, Members};
 use super::objects::{
@@ -16,6 +16,7 @@ use super::objects::{
 };
 use super::outcome::Outcome;
 use crate::names::{Cidr, ClusterId, GatewayName, ObjectKey};
+use crate::room::Change;
 
 /// Values that people give by flag, which win over what is observed.
 #[derive(Debug, Clone, Default)]
@@ -386,5 +387,18 @@ fn remove<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: 
         if set.is_empty() {
             index.remove(key);
         }
+    }
+}
+
+impl crate::room::State for State {
+    type Event = Event;
+    type Scope = Scope;
+
+    fn apply(&mut self, event: Event) -> Touched {
+        State::apply(self, event)
+    }
+
+    fn everything(&self) -> Touched {
+        State::everything(self)
     }
 }
