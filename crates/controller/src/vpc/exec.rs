@@ -9,8 +9,11 @@ use causeway_datapath::{Output, Run, RunError};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::{AttachParams, AttachedProcess};
-use kube::{Api, Client};
+use kube::Api;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_util::task::TaskTracker;
+
+use super::Vpc;
 
 /// Pipes of an exec hold this much: an observation of a few dozen tunnels.
 const PIPE: usize = 64 * 1024;
@@ -20,13 +23,14 @@ pub struct PodExec {
     pods: Api<Pod>,
     pod: String,
     limit: Duration,
+    farewells: TaskTracker,
 }
 
 impl PodExec {
     /// For a pod of a gateway.
-    pub fn new(client: &Client, pod: &PodRef, limit: Duration) -> Self {
-        let pods = Api::namespaced(client.clone(), &pod.key.namespace);
-        Self { pods, pod: pod.key.name.clone(), limit }
+    pub(super) fn new(room: &Vpc, pod: &PodRef) -> Self {
+        let pods = Api::namespaced(room.house.client.clone(), &pod.key.namespace);
+        Self { pods, pod: pod.key.name.clone(), limit: room.options.exec_timeout, farewells: room.farewells.clone() }
     }
 
     /// Starts a command whose end the caller looks after; dropping the process ends it. Whoever asks for its
