@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use causeway_api::parse::GATEWAY_CONTAINER;
 use causeway_core::vpc::objects::PodRef;
-use causeway_datapath::{Output, Run, RunError};
+use causeway_datapath::{Output, Run, RunError, SEEN, end_of};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::{AttachParams, AttachedProcess};
@@ -53,18 +53,18 @@ impl PodExec {
         let mut stderr = process.stderr().ok_or_else(lost)?;
         let status = process.take_status().ok_or_else(lost)?;
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let feed = async {
-            stdin.write_all(input).await?;
-            stdin.shutdown().await
+        let talk = async {
+            let _ = stdin.write_all(input).await;
+            while end_of(&out).is_none() && stdout.read_buf(&mut out).await? > 0 {}
+            stdin.write_all(SEEN).await
         };
-        let (fed, read_out, read_err, status) =
-            tokio::join!(feed, stdout.read_to_end(&mut out), stderr.read_to_end(&mut err), status);
-        let status =
-            status.ok_or_else(|| RunError::Lost("the connection ended before the command did".into()))?;
-        // A command may end without having read all; its status tells how it went.
-        drop(fed);
-        read_out.and(read_err).map_err(|error| RunError::Lost(error.to_string()))?;
-        let status = exit_status(&status, &mut err)?;
+        let (talked, complained, status) = tokio::join!(talk, stderr.read_to_end(&mut err), status);
+        // A command may end without having read all; what it said tells how it went.
+        drop((talked, complained));
+        let status = match status {
+            Some(status) if end_of(&out).is_none() => Some(exit_status(&status, &mut err)?),
+            _ => None,
+        };
         Ok(Output { status, stdout: out, stderr: err })
     }
 }

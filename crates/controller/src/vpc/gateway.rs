@@ -51,7 +51,8 @@ impl Room {
             Err(lost @ RunError::Lost(_)) => Err(explain(lost)),
             other => Ok(other.map_err(explain)?),
         };
-        let have = self.counted("observe", commands.observe().await)?;
+        let seen = self.counted("observe", commands.observe(None).await)?;
+        let have = seen.listing().unwrap_or_default().have;
         heard?;
         let doubted = doubted(self.state().outcome(gateway), &task.pod.uid);
         let mut planned = plan_doubting(&task.want, &have, &doubted);
@@ -79,7 +80,7 @@ impl Room {
         plan: &Plan,
     ) -> Result<(BTreeMap<usize, Trouble>, Have), Trouble> {
         self.metrics.steps.inc_by(plan.steps.len() as u64);
-        let Applied { have, failures } = self.counted("apply", commands.apply(plan).await)?;
+        let Applied { listing, failures } = self.counted("apply", commands.apply(plan, None).await)?;
         for (at, step) in plan.steps.iter().enumerate() {
             let object = step.owner.as_ref().map(ToString::to_string);
             match failures.get(&at) {
@@ -88,7 +89,7 @@ impl Room {
             }
         }
         let failures = failures.into_iter().map(|(at, error)| (at, step_trouble(error))).collect();
-        Ok((failures, have))
+        Ok((failures, listing.have))
     }
 
     fn counted<T>(&self, command: &'static str, done: Result<T, datapath::Trouble>) -> Result<T, Trouble> {
@@ -117,9 +118,9 @@ fn trouble(error: datapath::Trouble) -> Trouble {
         datapath::Trouble::Run(RunError::Refused(why) | RunError::Lost(why)) => Trouble::ExecRefused(why),
         datapath::Trouble::Run(RunError::TimedOut(limit)) => Trouble::ExecTimedOut(limit.as_secs()),
         datapath::Trouble::ToolMissing(tool) => Trouble::ToolMissing(tool),
-        failed @ (datapath::Trouble::Failed { .. } | datapath::Trouble::Unreadable { .. }) => {
-            Trouble::CommandFailed(failed.to_string())
-        }
+        failed @ (datapath::Trouble::Failed { .. }
+        | datapath::Trouble::Superseded { .. }
+        | datapath::Trouble::Unreadable { .. }) => Trouble::CommandFailed(failed.to_string()),
     }
 }
 
