@@ -7,7 +7,9 @@ use causeway_core::vpc::compile::{self, GatewayTask};
 use causeway_core::vpc::outcome::{doubted, judge, linkless, repairs};
 use causeway_core::vpc::{Event, Have, Outcome, Plan, Trouble, Visit, plan_doubting};
 use causeway_core::{GatewayName, ObjectKey};
-use causeway_datapath::{self as datapath, Applied, Commands, Datapath, RunError, StepError};
+use causeway_datapath::{
+    self as datapath, Applied, Commands, Datapath, Digest, Listing, Looked, RunError, StepError,
+};
 use tokio::time::Instant;
 
 use super::Vpc;
@@ -28,9 +30,11 @@ struct Look {
 /// An observation, and the count of the monitor's lines that it was made at.
 struct Observed {
     pod_uid: String,
-    lines: u64,
+    /// None where the monitor has printed since it was made.
+    lines: Option<u64>,
     at: Instant,
     have: Arc<Have>,
+    digest: Option<Digest>,
 }
 
 impl Looks {
@@ -44,6 +48,23 @@ impl Looks {
 
     pub(super) fn clear(&self) {
         self.lock().clear();
+    }
+
+    /// The last listing of a pod, to be named by its digest.
+    fn last(&self, gateway: &GatewayName, pod_uid: &str) -> Option<(Arc<Have>, Option<Digest>)> {
+        let looks = self.lock();
+        let observed = looks.get(gateway)?.observed.as_ref().filter(|observed| observed.pod_uid == pod_uid)?;
+        Some((observed.have.clone(), observed.digest.clone()))
+    }
+
+    fn remember(&self, gateway: &GatewayName, observed: Observed) {
+        self.lock().entry(gateway.clone()).or_default().observed = Some(observed);
+    }
+
+    fn outdate(&self, gateway: &GatewayName) {
+        if let Some(observed) = self.lock().get_mut(gateway).and_then(|look| look.observed.as_mut()) {
+            observed.lines = None;
+        }
     }
 
     /// Whether it is the first time in a row that the gateway did not answer.
@@ -150,13 +171,22 @@ impl Vpc {
             Err(lost @ RunError::Lost(_)) => Err(stop(datapath::Trouble::Run(lost))),
             other => Ok(other.map_err(|error| stop(datapath::Trouble::Run(error)))?),
         };
+        let last = self.looks.last(gateway, &pod.uid);
+        let digest = last.as_ref().and_then(|(_, digest)| digest.as_ref());
         let before = self.monitors.lines(gateway, pod);
         let at = Instant::now();
-        let have = Arc::new(self.counted("observe", commands.observe().await)?);
+        let looked = self.counted("observe", commands.observe(digest).await)?;
         heard?;
-        let still = before.filter(|before| self.monitors.lines(gateway, pod) == Some(*before));
-        let observed = still.map(|lines| Observed { pod_uid: pod.uid.clone(), lines, at, have: have.clone() });
-        self.looks.lock().entry(gateway.clone()).or_default().observed = observed;
+        let (have, digest) = match (looked, last) {
+            (Looked::Listed(Listing { have, digest }), _) => (Arc::new(have), digest),
+            (Looked::Same, Some(last)) => last,
+            (Looked::Same, None) => {
+                let lost = RunError::Lost("it compared with a listing that nobody has".into());
+                return Err(stop(datapath::Trouble::Run(lost)));
+            }
+        };
+        let lines = before.filter(|before| self.monitors.lines(gateway, pod) == Some(*before));
+        self.looks.remember(gateway, Observed { pod_uid: pod.uid.clone(), lines, at, have: have.clone(), digest });
         Ok(have)
     }
 
@@ -165,7 +195,7 @@ impl Vpc {
         let looks = self.looks.lock();
         let observed = looks.get(gateway)?.observed.as_ref()?;
         let holds = observed.pod_uid == task.pod.uid
-            && observed.lines == lines
+            && observed.lines == Some(lines)
             && observed.at.elapsed() < self.options.drift_interval;
         holds.then(|| observed.have.clone())
     }
@@ -178,12 +208,12 @@ impl Vpc {
         term: &Term,
     ) -> Result<(BTreeMap<usize, Trouble>, Have), Stop> {
         // Whatever comes of it, what was observed before no longer holds.
-        self.looks.lock().entry(gateway.clone()).or_default().observed = None;
+        self.looks.outdate(gateway);
         if !term.is_held() {
             return Err(Stop::Unanswered(Trouble::ExecRefused("this replica no longer leads".into())));
         }
         self.metrics.count_steps(plan.steps.len());
-        let Applied { have, failures } = self.counted("apply", commands.apply(plan).await)?;
+        let Applied { listing, failures } = self.counted("apply", commands.apply(plan, term.number()).await)?;
         for (at, step) in plan.steps.iter().enumerate() {
             let object = step.owner.as_ref().map(ToString::to_string);
             match failures.get(&at) {
@@ -192,7 +222,7 @@ impl Vpc {
             }
         }
         let failures = failures.into_iter().map(|(at, error)| (at, step_trouble(error))).collect();
-        Ok((failures, have))
+        Ok((failures, listing.have))
     }
 
     fn counted<T>(&self, command: &'static str, done: Result<T, datapath::Trouble>) -> Result<T, Stop> {
@@ -235,6 +265,7 @@ enum Stop {
 fn stop(error: datapath::Trouble) -> Stop {
     match error {
         datapath::Trouble::Run(RunError::Lost(_) | RunError::TimedOut(_)) => Stop::Unanswered(trouble(error)),
+        datapath::Trouble::Superseded { by } => Stop::Superseded(by),
         _ => Stop::Trouble(trouble(error)),
     }
 }
@@ -244,9 +275,9 @@ fn trouble(error: datapath::Trouble) -> Trouble {
         datapath::Trouble::Run(RunError::Refused(why) | RunError::Lost(why)) => Trouble::ExecRefused(why),
         datapath::Trouble::Run(RunError::TimedOut(limit)) => Trouble::ExecTimedOut(limit.as_secs()),
         datapath::Trouble::ToolMissing(tool) => Trouble::ToolMissing(tool),
-        failed @ (datapath::Trouble::Failed { .. } | datapath::Trouble::Unreadable { .. }) => {
-            Trouble::CommandFailed(failed.to_string())
-        }
+        failed @ (datapath::Trouble::Failed { .. }
+        | datapath::Trouble::Superseded { .. }
+        | datapath::Trouble::Unreadable { .. }) => Trouble::CommandFailed(failed.to_string()),
     }
 }
 
