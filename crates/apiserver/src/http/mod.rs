@@ -5,6 +5,7 @@ mod discovery;
 mod exec;
 mod negotiate;
 mod openapi;
+mod page;
 mod path;
 mod query;
 mod read;

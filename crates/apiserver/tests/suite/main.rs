@@ -26,6 +26,7 @@ mod namespaces;
 mod not_supported;
 mod openapi;
 mod ours;
+mod pages;
 mod patch;
 mod scale;
 mod selectors;
