@@ -1,5 +1,7 @@
 //! Getting and listing.
 
+use std::sync::Arc;
+
 use axum::response::Response;
 use http::HeaderMap;
 
@@ -10,7 +12,7 @@ use super::{Call, respond};
 use crate::cluster::Cluster;
 use crate::selector::Selector;
 use crate::status::{ApiError, Cause, Details, FieldError, Qualified};
-use crate::store::Lost;
+use crate::store::{Lost, Object};
 
 pub(super) fn get(call: &Call, headers: &HeaderMap) -> Result<Response, ApiError> {
     let presentation = Presentation::of(headers, &call.query)?;
@@ -80,17 +82,18 @@ impl ListOptions {
     pub(super) fn page(&self, call: &Call, cluster: &Cluster) -> Result<Page, ApiError> {
         let namespace = call.place.namespace.as_deref();
         let shelf = &call.resource.shelf;
-        let current = cluster.store.version();
         let past = match &self.token {
             Some(token) => token.version,
             None => self.exact.then_some(self.version),
         };
+        let (objects, current) = stale(call, cluster)
+            .unwrap_or_else(|| (cluster.store.list(shelf, namespace), cluster.store.version()));
         let asked = past.unwrap_or(self.version);
         if asked > current {
             return Err(too_large(asked, current));
         }
         let (objects, version) = match past {
-            None => (cluster.store.list(shelf, namespace), current),
+            None => (objects, current),
             Some(past) => {
                 let objects =
                     cluster.store.list_at(shelf, namespace, past).map_err(|Lost| match &self.token {
@@ -104,6 +107,13 @@ impl ListOptions {
             Wanted { namespace, selector: &self.selector, limit: self.limit, token: self.token.as_ref() };
         Ok(wanted.of(objects, version))
     }
+}
+
+/// What a list shows in place of the present, when that was switched on and is still known.
+fn stale(call: &Call, cluster: &Cluster) -> Option<(Vec<Arc<Object>>, u64)> {
+    let past = call.shared.faults.stale(&call.asked)?.min(cluster.store.version());
+    let objects = cluster.store.list_at(&call.resource.shelf, call.place.namespace.as_deref(), past);
+    Some((objects.ok()?, past))
 }
 
 fn with_deprecation(call: &Call, response: Response) -> Response {

@@ -20,6 +20,7 @@ mod delete;
 mod discovery;
 mod events;
 mod exec;
+mod faults;
 mod harness;
 mod hostile;
 mod namespaces;
