@@ -136,7 +136,9 @@ async fn follow_pods(feed: Feed<Vpc>, room: Arc<Vpc>) {
 async fn per_prefix<F: Future<Output = ()>>(room: &Vpc, follow: impl Fn(String) -> F) {
     let mut prefixes = room.gateway_prefix.subscribe();
     loop {
-        let Ok(prefix) = prefixes.wait_for(Option::is_some).await.map(|prefix| prefix.clone()) else { return };
+        let Ok(prefix) = prefixes.wait_for(Option::is_some).await.map(|prefix| prefix.clone()) else {
+            return;
+        };
         tokio::select! {
             () = follow(prefix.unwrap_or_default()) => {}
             _ = prefixes.changed() => {}
@@ -146,8 +148,8 @@ async fn per_prefix<F: Future<Output = ()>>(room: &Vpc, follow: impl Fn(String) 
 
 /// How kube-ovn begins the names of gateways' workloads; nothing is known of gateways before this is.
 async fn follow_prefix(feed: Feed<Vpc>, room: Arc<Vpc>) {
-    let configs =
-        Watch::<ConfigMap>::new(Api::namespaced(room.house.client.clone(), KUBE_SYSTEM)).named(GATEWAY_CONFIG);
+    let configs = Watch::<ConfigMap>::new(Api::namespaced(room.house.client.clone(), KUBE_SYSTEM))
+        .named(GATEWAY_CONFIG);
     let tell = |seen: Result<Seen<String, ConfigMap>, Interruption>| {
         let standing = Standing::of(&seen);
         if let Some(config) = seen.ok().and_then(only) {
@@ -273,4 +275,3 @@ async fn follow_nodes(feed: Feed<Vpc>, nodes: Watch<Node>, grace: Duration, cloc
         () = expire => {}
     }
 }
-

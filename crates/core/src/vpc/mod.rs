@@ -19,8 +19,8 @@ pub mod state;
 pub mod status;
 pub mod want;
 
-pub use action::{Action, Step};
 pub use crate::room::Change;
+pub use action::{Action, Step};
 pub use event::{Event, Scope};
 pub use have::{Have, Holding, Link, LinkKind, Nat, NatRule, Route, Variant};
 pub use outcome::{Outcome, Trouble, Visit};
