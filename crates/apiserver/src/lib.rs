@@ -16,6 +16,7 @@
 //! Everything between `http` and `store` is plain functions over one `Cluster`, under one
 //! lock, without I/O, clock or chance of its own: one seed and one start time give one behaviour.
 
+mod audit;
 mod builtin;
 mod clock;
 mod cluster;
@@ -24,6 +25,7 @@ mod crd;
 mod decode;
 mod events;
 mod exec;
+mod faults;
 mod http;
 mod ids;
 mod jsonpath;
@@ -46,6 +48,7 @@ use std::net::SocketAddr;
 
 pub use counters::RequestCount;
 pub use exec::{Exec, ExecEnd, ExecIo, ExecRequest};
+pub use faults::{Fault, FaultError, Faults, Match, Switch};
 pub use server::{Config, Server};
 
 /// Why a server could not start.
@@ -58,6 +61,12 @@ pub enum Error {
     /// The address is taken, or not ours.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] std::io::Error),
+    /// The audit cannot be written.
+    #[error("cannot write the audit to {0}: {1}")]
+    Audit(std::path::PathBuf, #[source] std::io::Error),
+    /// A fault that was to be on from the start makes no sense.
+    #[error(transparent)]
+    Fault(#[from] FaultError),
     /// No certificate could be made.
     #[error("cannot make a certificate: {0}")]
     Certificate(#[from] rcgen::Error),

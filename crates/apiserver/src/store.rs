@@ -61,6 +61,11 @@ impl Object {
         Object { value, version, encodings: Mutex::new(Vec::new()) }
     }
 
+    /// Where it is kept.
+    pub(crate) fn key(&self) -> Key {
+        Key::new(crate::meta::text(&self.value, "namespace"), crate::meta::name(&self.value))
+    }
+
     /// The same object as if it had been written at another version.
     pub(crate) fn at_version(&self, version: u64) -> Object {
         Object::new(self.value.clone(), version)
@@ -189,6 +194,34 @@ impl Store {
                 .map(|(_, object)| object.clone())
                 .collect(),
         }
+    }
+
+    /// Objects in key order as they were at an earlier version: the present, with every change since
+    /// then taken back.
+    pub(crate) fn list_at(
+        &self,
+        shelf: &ShelfName,
+        namespace: Option<&str>,
+        version: u64,
+    ) -> Result<Vec<Arc<Object>>, Lost> {
+        let present = self.list(shelf, namespace);
+        let Some(shelf) = self.shelves.get(shelf) else { return Ok(present) };
+        if version < shelf.forgotten {
+            return Err(Lost);
+        }
+        let mut objects: BTreeMap<Key, Arc<Object>> =
+            present.into_iter().map(|object| (object.key(), object)).collect();
+        for event in shelf.events.iter().rev().take_while(|event| event.version > version) {
+            let key = event.object.key();
+            if namespace.is_some_and(|namespace| key.namespace != namespace) {
+                continue;
+            }
+            match &event.previous {
+                Some(previous) => drop(objects.insert(key, previous.clone())),
+                None => drop(objects.remove(&key)),
+            }
+        }
+        Ok(objects.into_values().collect())
     }
 
     /// Everything in a namespace, over all shelves.
@@ -356,6 +389,42 @@ mod tests {
         assert_eq!(store.since(&busy, start, 10).unwrap_err(), Lost);
         assert!(store.since(&idle, start, 10).is_ok());
         assert!(store.compacted() > start);
+    }
+
+    fn named(name: &str) -> Value {
+        json!({ "metadata": { "name": name, "namespace": "a" } })
+    }
+
+    #[test]
+    fn the_past_is_listed_as_it_was_as_far_back_as_the_history_reaches() {
+        let mut store = Store::new(4);
+        let pods = shelf("pods");
+        let mut pasts = Vec::new();
+        let steps: [(&str, bool); 6] =
+            [("x", true), ("y", true), ("x", true), ("x", false), ("z", true), ("x", true)];
+        for (name, put) in steps {
+            let key = Key::new("a", name);
+            if put {
+                store.put(&pods, key, named(name));
+            } else {
+                store.remove(&pods, &key);
+            }
+            let seen = |store: &Store| -> Vec<(String, u64)> {
+                let objects = store.list(&pods, Some("a"));
+                objects.iter().map(|object| (object.key().name, object.version)).collect()
+            };
+            pasts.push((store.version(), seen(&store)));
+        }
+        for (index, (version, past)) in pasts.iter().enumerate() {
+            let listed = store.list_at(&pods, Some("a"), *version);
+            if index == 0 {
+                assert_eq!(listed.unwrap_err(), Lost);
+                continue;
+            }
+            let listed: Vec<_> =
+                listed.unwrap().iter().map(|object| (object.key().name, object.version)).collect();
+            assert_eq!(listed, *past);
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! test and every promise in a property test.
 
 pub mod names;
+pub mod room;
 pub mod vpc;
 
 pub use names::{Cidr, ClusterId, GatewayName, HostAddr, Invalid, LinkName, ObjectKey};

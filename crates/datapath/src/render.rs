@@ -13,9 +13,6 @@ use causeway_core::vpc::{Action, LINK_GROUP, LinkKind, MARK, Plan, ROUTE_PROTOCO
 /// kernel's second, the first packet through a new tunnel would wait for most of it.
 const RETRANS: u32 = 50;
 
-/// What ends a part on stdin: the end of the stream may never come.
-const END: &str = "@@causeway end\n";
-
 /// The parts of the input, in the order that the script runs them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
@@ -85,17 +82,21 @@ impl Input {
         self.lines.iter().filter(|line| line.0 == part).map(|line| line.1).collect()
     }
 
-    /// What the script reads.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        let mut text = String::new();
-        for part in Part::ALL {
+    /// What the script reads: a line with the term and the length of each part, and the parts.
+    pub(crate) fn bytes(&self, term: Option<u64>) -> Vec<u8> {
+        let parts = Part::ALL.map(|part| {
             let lines = self.lines.iter().filter(|line| line.0 == part).map(|line| line.2.as_str());
             match part {
-                Part::Nat(_) => text.push_str(&tables(lines)),
-                _ => lines.for_each(|line| text.extend([line, "\n"])),
+                Part::Nat(_) => tables(lines),
+                _ => lines.fold(String::new(), |text, line| text + line + "\n"),
             }
-            text.push_str(END);
+        });
+        let mut text = term.map_or_else(|| "-".to_owned(), |term| term.to_string());
+        for part in &parts {
+            let _ = write!(text, " {}", part.len());
         }
+        text.push('\n');
+        text.push_str(&parts.concat());
         text.into_bytes()
     }
 }
@@ -238,7 +239,7 @@ mod tests {
     }
 
     fn text(plan: &Plan) -> String {
-        String::from_utf8(Input::of(plan).bytes()).expect("text")
+        String::from_utf8(Input::of(plan).bytes(Some(7))).expect("text")
     }
 
     #[test]
@@ -270,33 +271,28 @@ mod tests {
             Action::ForgetAstray { range, egress },
         ]);
         insta::assert_snapshot!(text(&plan), @r#"
+        7 301 109 0 271 164 33
         link del dev in-the-way
         link add demo address 02:43:ac:32:10:0b group 1129797889 type vxlan local 172.50.16.11 remote 172.50.16.21 id 100 dstport 4789 dev net1
         link set dev demo alias causeway:ns1/demo
         addr replace 10.100.0.1/24 dev demo
         ntable change name arp_cache dev demo proxy_delay 0 retrans 50
-        @@causeway end
         ipv4/ip_forward 1
         ipv4/conf/demo/proxy_arp 1
         ipv4/conf/demo/rp_filter 2
         ipv4/conf/demo/promote_secondaries 1
-        @@causeway end
-        @@causeway end
         *nat
         -I POSTROUTING 1 -d 242.1.0.0/16 -m comment --comment "causeway:ns1/demo" -j SNAT --to-source 242.0.0.1-242.0.0.8
         COMMIT
         *mangle
         -I FORWARD 1 -o demo -p tcp -m tcp --tcp-flags SYN,RST SYN -m comment --comment "causeway:ns1/demo" -j TCPMSS --clamp-mss-to-pmtu
         COMMIT
-        @@causeway end
         link set dev demo up
         route add 242.1.0.0/16 dev demo proto 157
         addr del 10.99.0.1/24 dev demo
         route del 242.1.0.0/16 dev demo proto 157 metric 7
         link del dev stale
-        @@causeway end
         242.1.0.0/16 242.0.0.1 242.0.0.8
-        @@causeway end
         "#);
     }
 

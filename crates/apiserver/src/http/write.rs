@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::negotiate::Presentation;
 use super::{Call, respond};
+use crate::audit::Wrote;
 use crate::decode::{Body, FieldValidation};
 use crate::patch::PatchBody;
 use crate::status::ApiError;
@@ -67,7 +68,9 @@ fn options(call: &Call) -> Result<WriteOptions, ApiError> {
 fn written(call: &Call, sent: &Sent, written: &Written) -> Response {
     let clock = call.shared.read().clock.clone();
     let code = if written.created { 201 } else { 200 };
-    let response = respond::object(code, &call.resource, &written.object, sent.presentation, &clock);
+    let mut response = respond::object(code, &call.resource, &written.object, sent.presentation, &clock);
+    let (name, version) = (written.object.key().name, written.object.version);
+    response.extensions_mut().insert(Wrote { name, version });
     respond::warn(response, &written.warnings)
 }
 

@@ -191,3 +191,34 @@ async fn a_stranger_is_turned_away() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn faults_and_the_audit_are_switched_with_raw_requests() {
+    if !Cluster::get().ours {
+        return say("not applicable to this server: it has no faults to switch on");
+    }
+    session(async |k: &Session| {
+        let fault = r#"{"switch":{"delay":{"ms":1}},"match":{"user":"nobody"}}"#;
+        let said = k.run(&["create", "--raw", "/faults", "-f", "-"], fault).await;
+        assert!(said.ok, "{said:?}");
+        k.ok(&["get", "--raw", "/faults"]).await.says(&["delay", "nobody"]);
+        let said = k.run(&["create", "--raw", "/faults", "-f", "-"], r#"{"switch":"melt"}"#).await;
+        assert!(!said.ok, "{said:?}");
+        said.says(&["melt"]);
+        k.ok(&["delete", "--raw", "/faults"]).await;
+        assert_eq!(k.ok(&["get", "--raw", "/faults"]).await.out.trim(), "[]");
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("audit");
+        let to = format!(r#"{{"file":{file:?}}}"#);
+        assert!(k.run(&["create", "--raw", "/audit", "-f", "-"], &to).await.ok);
+        k.ok(&["create", "configmap", "audited"]).await;
+        k.ok(&["delete", "--raw", "/audit"]).await;
+        let text = std::fs::read_to_string(&file).expect("the audit");
+        let line = text.lines().find(|line| line.contains("audited")).expect("a line about the map");
+        for part in [r#""verb":"create""#, r#""fieldManager":"kubectl-create""#, "kubectl/", r#""code":201"#]
+        {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+    })
+    .await;
+}

@@ -78,19 +78,6 @@ async fn a_dry_run_is_refused_and_not_carried_out() {
 }
 
 #[tokio::test]
-async fn a_limit_is_answered_with_everything() {
-    ours_only("a real server pages, ours always sends all", async |t: &Scene| {
-        for name in ["a", "b", "c"] {
-            t.config_map(name, "1").await;
-        }
-        let list = t.get(&t.core("configmaps?limit=1")).await.expect(200);
-        assert_eq!(list.names(), ["a", "b", "c"]);
-        assert_eq!(list["metadata"].get("continue"), None);
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn other_groups_and_subresources_do_not_exist() {
     ours_only(WHY, async |t: &Scene| {
         for path in

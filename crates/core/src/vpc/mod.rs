@@ -27,7 +27,8 @@ mod visits;
 pub mod want;
 
 pub use action::{Action, Step};
-pub use event::{Change, Event, Scope};
+pub use crate::room::Change;
+pub use event::{Event, Scope};
 pub use have::{Have, Holding, Link, LinkKind, Nat, NatRule, Route, Variant};
 pub use outcome::{Outcome, Trouble, Visit};
 pub use plan::{Plan, Problem, plan, plan_doubting};

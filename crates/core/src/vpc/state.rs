@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::admission::{Admission, Candidate, Grounds};
 use super::compile;
-use super::event::{Change, Event, Scope};
+use super::event::{Event, Scope};
 use super::exchange::Record;
 use super::gateways::{Gateway, Gateways};
 use super::member::Members;
@@ -21,6 +21,7 @@ use super::records::Records;
 use super::tunnels::{Tunnels, gateway_of};
 use super::visits::Visits;
 use crate::names::{Cidr, ClusterId, GatewayName, ObjectKey};
+use crate::room::Change;
 
 pub use super::own::Given;
 
@@ -383,4 +384,17 @@ fn exchanged(record: &Record) -> Vec<Scope> {
     let here = record.home().map(Scope::Import);
     let itself = [Scope::Import(record.key.clone())];
     at_broker.into_iter().chain(export).chain(here).chain(itself).collect()
+}
+
+impl crate::room::State for State {
+    type Event = Event;
+    type Scope = Scope;
+
+    fn apply(&mut self, event: Event) -> Touched {
+        State::apply(self, event)
+    }
+
+    fn everything(&self) -> Touched {
+        State::everything(self)
+    }
 }

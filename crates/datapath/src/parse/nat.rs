@@ -22,7 +22,7 @@ struct Listing {
 
 /// Both variants' rules. One that is installed but does not work here (no kernel support) counts as absent where
 /// the other is seen to be the gateway's; otherwise the gateway's own rules may be in it.
-pub(super) fn nat(sections: &Sections, stderr: &[u8]) -> Result<Nat, Trouble> {
+pub(super) fn nat(sections: &Sections) -> Result<Nat, Trouble> {
     let mut listings = BTreeMap::new();
     let mut broken = None;
     for (variant, name) in [(Variant::Legacy, "rules-legacy"), (Variant::Nft, "rules-nft")] {
@@ -30,7 +30,7 @@ pub(super) fn nat(sections: &Sections, stderr: &[u8]) -> Result<Nat, Trouble> {
             Some(section) if section.status == 0 => {
                 listings.insert(variant, listing(&section.text)?);
             }
-            Some(section) => broken = Some(failed(section.status, stderr)),
+            Some(section) => broken = Some(failed(section.status, &section.text)),
             None => {}
         }
     }

@@ -18,7 +18,7 @@ const FIXTURES: [&str; 4] = [
 ];
 
 fn parse(text: &[u8]) -> Result<Have, Trouble> {
-    have(&Sections::parse(text)?, b"what stderr said")
+    have(&Sections::parse(&[text, b"@@causeway done 0\n"].concat())?)
 }
 
 /// The recording with a section replaced.
@@ -189,8 +189,8 @@ fn a_link_that_vanished_between_two_listings_is_no_error() {
 
 #[test]
 fn a_tool_that_failed_is_an_error_and_one_variant_that_does_not_work_is_not() {
-    let failed = Trouble::Failed { status: 2, stderr: "what stderr said".into() };
-    assert_eq!(parse(with("kernel", "", 2).as_bytes()), Err(failed.clone()));
+    let failed = Trouble::Failed { status: 2, said: "what it complained".into() };
+    assert_eq!(parse(with("kernel", "what it complained", 2).as_bytes()), Err(failed));
     let without_legacy = parse(with("rules-legacy", "", 3).as_bytes()).expect("nft is the gateway's");
     assert_eq!(without_legacy.nat.postrouting.keys().collect::<Vec<_>>(), [&Variant::Nft]);
     let json = parse(with("kernel", "[{", 0).as_bytes());
