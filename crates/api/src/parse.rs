@@ -1,5 +1,7 @@
 //! From objects to the values that decisions rest on.
 
+use std::collections::BTreeSet;
+
 use causeway_core::names::{parse_address, parse_number};
 use causeway_core::vpc::exchange::{
     LOCAL_CLUSTER, LOCAL_GATEWAY, LOCAL_VPC, ORIGIN, ORIGIN_NAMESPACE, Record,
@@ -262,7 +264,7 @@ pub fn subnet(object: &kube_ovn::Subnet) -> Subnet {
 }
 
 /// The static routes of a VPC that lead by destination; ones that make no sense lead nowhere.
-pub fn static_routes(object: &kube_ovn::Vpc) -> Vec<StaticRoute> {
+pub fn static_routes(object: &kube_ovn::Vpc) -> BTreeSet<StaticRoute> {
     let by_source = |route: &&kube_ovn::StaticRoute| route.policy.as_deref() == Some("policySrc");
     let routes = object.spec.static_routes.iter().filter(|route| !by_source(route));
     routes

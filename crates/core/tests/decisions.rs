@@ -258,7 +258,7 @@ fn whether_the_vpc_leads_to_the_gateway_is_said_beside() {
     world.tunnel("ns1/demo", |_| {});
     world.visit("gw1");
     assert!(world.status("ns1/demo").expect("a status").conditions[ROUTED].status);
-    world.state.apply(Event::Vpcs(Change::Put("test-vpc-1".into(), Vec::new())));
+    world.state.apply(Event::Vpcs(Change::Put("test-vpc-1".into(), Default::default())));
     let status = world.status("ns1/demo").expect("a status");
     assert!(!status.conditions[ROUTED].status);
     assert!(status.conditions[READY].status, "the tunnel itself is up");

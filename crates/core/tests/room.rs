@@ -1,5 +1,6 @@
 //! The room's promises under random events: whatever `compile` says differently after an event is among
-//! the scopes that the event touched, and the same knowledge gives the same answer however it arrived.
+//! the scopes that the event touched, and little else is; what is kept equals what would be worked out from
+//! nothing; and the same knowledge gives the same answer however it arrived.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -160,7 +161,7 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         .prop_map(|named| ("x".to_string(), Subnet { provider: named.then(|| "p".into()), vpc: None }));
     let vpc = (0..3u8).prop_map(|octet| {
         let route = StaticRoute { range: name("242.0.0.0/8"), next_hop: Ipv4Addr::new(10, 0, 1, octet) };
-        ("v".to_string(), vec![route])
+        ("v".to_string(), BTreeSet::from([route]))
     });
     let node = select(vec![NodeHealth::Ready, NodeHealth::NotReady, NodeHealth::Lost])
         .prop_map(|h| ("n1".to_string(), h));
@@ -236,6 +237,15 @@ fn all_said(state: &State) -> BTreeMap<Scope, Said> {
     said
 }
 
+/// Whether a tunnel leads to the gateway of a record.
+fn leads_to(state: &State, tunnel: &ObjectKey, record: &ObjectKey) -> bool {
+    let spec = state.tunnel(tunnel).and_then(|tunnel| tunnel.spec.as_ref().ok());
+    match spec.map(|spec| &spec.ends) {
+        Some(Ends::ByGateway { peer, .. }) => record.name == format!("{}-{}", peer.gateway, peer.cluster),
+        Some(Ends::ByVpc { .. }) | None => false,
+    }
+}
+
 /// Nothing to do is as good as gone: a scope that has nothing to say any more needs no visit for it.
 fn is_silent(said: &Said) -> bool {
     matches!(said, Said::Tunnel(None) | Said::Record(RecordTask::Nothing))
@@ -255,6 +265,7 @@ proptest! {
             };
             let Some(event) = event else { continue };
             let touched: BTreeSet<Scope> = state.apply(event.clone());
+            prop_assert!(state.is_consistent(), "{event:?}");
             let after = all_said(&state);
             for (scope, said) in &after {
                 if before[scope] != *said && !is_silent(said) {
@@ -262,6 +273,41 @@ proptest! {
                 }
             }
             before = after;
+        }
+    }
+
+    #[test]
+    fn an_event_touches_no_tunnels_but_those_it_concerns(happenings in vec(any_happening(), 1..60)) {
+        let mut state = State::new(Given::default());
+        for happening in happenings {
+            let event = match happening {
+                Happening::Event(event) => Some(*event),
+                Happening::Visit(gateway, fine) => visit(&state, &gateway, fine),
+            };
+            let Some(event) = event else { continue };
+            let before = all_said(&state);
+            let earlier = state.clone();
+            let touched: BTreeSet<Scope> = state.apply(event.clone());
+            let after = all_said(&state);
+            let leaves = |key: &ObjectKey| {
+                [&earlier, &state].iter().any(|state| state.tunnel(key).is_some_and(|tunnel| tunnel.deleting))
+            };
+            let concerned = |scope: &Scope, key: &ObjectKey| match &event {
+                Event::Tunnels(Change::Put(own, _) | Change::Gone(own)) => own == key || before[scope] != after[scope],
+                Event::Records(Change::Put(record, _) | Change::Gone(record)) => {
+                    leads_to(&state, key, record) || before[scope] != after[scope]
+                }
+                Event::Outcome(gateway, _) => {
+                    let word = |state: &State| state.outcome(gateway).map(|outcome| format!("{:?}", outcome.of(key)));
+                    leaves(key) || word(&earlier) != word(&state)
+                }
+                _ => true,
+            };
+            for scope in &touched {
+                if let Scope::Tunnel(key) = scope {
+                    prop_assert!(concerned(scope, key), "{event:?}\ntouched {scope:?}, to which it is no news");
+                }
+            }
         }
     }
 

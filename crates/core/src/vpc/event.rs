@@ -45,7 +45,7 @@ pub enum Event {
     /// kube-ovn's subnets.
     Subnets(Change<String, Subnet>),
     /// The VPCs' static routes.
-    Vpcs(Change<String, Vec<StaticRoute>>),
+    Vpcs(Change<String, BTreeSet<StaticRoute>>),
     /// Nodes.
     Nodes(Change<String, NodeHealth>),
     /// Gateway records in this cluster: our own and imported ones.

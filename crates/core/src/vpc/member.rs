@@ -39,6 +39,22 @@ pub enum Members {
 }
 
 impl Members {
+    /// How a claim of ours stands among them.
+    pub(super) fn standing(&self, us: Option<&Member>) -> Standing {
+        let members = match self {
+            Self::Unknown => return Standing::Unproven,
+            Self::Unkept => return Standing::Ours,
+            Self::Listed(members) => members,
+        };
+        let Some(us) = us else { return Standing::Unproven };
+        let other = members.iter().find(|(_, member)| member.cluster == us.cluster && member.uid != us.uid);
+        match other {
+            Some((name, _)) => Standing::Contested(name.clone()),
+            None if members.get(&us.name()) == Some(us) => Standing::Ours,
+            None => Standing::Unproven,
+        }
+    }
+
     /// The claims that are known.
     pub(super) fn known(self) -> BTreeMap<String, Member> {
         match self {
@@ -49,30 +65,15 @@ impl Members {
 }
 
 /// How our claim stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It has not been seen at the broker.
+    #[default]
     Unproven,
     /// The id is ours.
     Ours,
     /// Another cluster claims it too: the name of its claim.
     Contested(String),
-}
-
-/// How our claim to our id stands.
-pub(super) fn standing(state: &State) -> Standing {
-    let members = match &state.members {
-        Members::Unknown => return Standing::Unproven,
-        Members::Unkept => return Standing::Ours,
-        Members::Listed(members) => members,
-    };
-    let Some(us) = ourselves(state) else { return Standing::Unproven };
-    let other = members.iter().find(|(_, member)| member.cluster == us.cluster && member.uid != us.uid);
-    match other {
-        Some((name, _)) => Standing::Contested(name.clone()),
-        None if members.values().any(|member| *member == us) => Standing::Ours,
-        None => Standing::Unproven,
-    }
 }
 
 /// What to write about ourselves at the broker.
@@ -86,14 +87,10 @@ pub struct MembershipTask {
 
 /// Compiles our own claim: nothing before the others are listed.
 pub fn membership(state: &State) -> MembershipTask {
-    let (Members::Listed(members), Some(uid)) = (&state.members, &state.uid) else {
+    let (Members::Listed(members), Some(uid)) = (&state.own.members, &state.own.uid) else {
         return MembershipTask::default();
     };
-    let claim = ourselves(state);
+    let claim = state.own.ourselves();
     let stale = members.iter().filter(|(_, member)| member.uid == *uid && Some(*member) != claim.as_ref());
     MembershipTask { stale: stale.map(|(name, _)| name.clone()).collect(), claim }
-}
-
-fn ourselves(state: &State) -> Option<Member> {
-    Some(Member { cluster: state.cluster()?.clone(), uid: state.uid.clone()? })
 }

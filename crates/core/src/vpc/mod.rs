@@ -6,17 +6,24 @@
 //! answers from it.
 
 pub mod action;
+mod admission;
 pub mod compile;
 pub mod event;
 pub mod exchange;
+mod gateways;
 pub mod have;
+mod index;
 pub mod member;
 pub mod model;
 pub mod objects;
 pub mod outcome;
+mod own;
 pub mod plan;
+mod records;
 pub mod state;
 pub mod status;
+mod tunnels;
+mod visits;
 pub mod want;
 
 pub use crate::room::Change;

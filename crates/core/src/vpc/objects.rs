@@ -166,12 +166,12 @@ pub struct Subnet {
 }
 
 /// A static route of a `Vpc`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StaticRoute {
-    /// Where to.
-    pub range: Cidr,
     /// Through whom.
     pub next_hop: Ipv4Addr,
+    /// Where to.
+    pub range: Cidr,
 }
 
 /// How a node is.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::compile::{self, Located};
+use super::compile;
+use super::gateways::Located;
 use super::objects::{Ends, Tunnel};
 use super::outcome::Trouble;
 use super::state::State;
 use super::want::{EgressRange, TunnelWant};
-use crate::names::ObjectKey;
+use crate::names::{GatewayName, ObjectKey};
 
 /// The status of a tunnel: the contract's fields as text, and conditions by type.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -94,7 +95,7 @@ pub struct TunnelTask {
 
 /// Compiles the scope of a tunnel object.
 pub fn tunnel(state: &State, key: &ObjectKey) -> Option<TunnelTask> {
-    let tunnel = state.tunnels.get(key)?;
+    let tunnel = state.tunnel(key)?;
     let finalizer = finalizer(state, tunnel);
     let status = match &finalizer {
         Finalizer::Remove => None,
@@ -142,10 +143,10 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
         });
     }
     match verdict {
-        compile::Verdict::Up { want, located, arp_off, unclamped } => {
-            fill(&mut status, state, tunnel, &want, &located);
-            set(&mut status, tunnel, READY, true, "Up", up_sentence(state, &want, &located));
-            routed(&mut status, state, tunnel, &want, &located);
+        compile::Verdict::Up { want, gateway, located, arp_off, unclamped } => {
+            fill(&mut status, state, want, gateway, located);
+            set(&mut status, tunnel, READY, true, "Up", up_sentence(state, want, gateway));
+            routed(&mut status, state, tunnel, want, located);
             underlay(&mut status, tunnel, arp_off);
             segment_size(&mut status, tunnel, unclamped);
         }
@@ -161,29 +162,35 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
     Some(status)
 }
 
-fn fill(status: &mut TunnelStatus, state: &State, tunnel: &Tunnel, want: &TunnelWant, located: &Located<'_>) {
+fn fill(
+    status: &mut TunnelStatus,
+    state: &State,
+    want: &TunnelWant,
+    gateway: &GatewayName,
+    located: &Located,
+) {
     status.initialized = true;
     status.internal_ip = Some(want.local.to_string());
     status.remote_ip = Some(want.remote.to_string());
     status.interface_addr = Some(want.address.to_string());
     status.kind = Some(want.kind.word().into());
-    status.gateway = super::state::gateway_of(tunnel).map(ToString::to_string);
-    status.globalnet = state.globalnet().map(|range| range.to_string());
+    status.gateway = Some(gateway.to_string());
+    status.globalnet = state.own.globalnet().map(|range| range.to_string());
     status.remote_globalnet = Some(want.remote_range.to_string());
     status.ovn_gw_ip = Some(located.router.to_string());
-    status.egress = state.egress().iter().map(ToString::to_string).collect();
+    status.egress = state.own.egress().iter().map(ToString::to_string).collect();
 }
 
-fn up_sentence(state: &State, want: &TunnelWant, located: &Located<'_>) -> String {
+fn up_sentence(state: &State, want: &TunnelWant, gateway: &GatewayName) -> String {
     let EgressRange { first, last } = want.egress;
     let mut text = format!(
         "{} leads to {} through {} at {}; sources appear there as {first} to {last}",
         want.kind.word(),
         want.remote_range,
-        located.pod.gateway,
+        gateway,
         want.remote
     );
-    let given = state.egress().len();
+    let given = state.own.egress().len();
     let used = want.egress.len() as usize;
     if used < given {
         text += &format!(" ({used} of {given} egress addresses: the others are not contiguous with them)");
@@ -192,18 +199,11 @@ fn up_sentence(state: &State, want: &TunnelWant, located: &Located<'_>) -> Strin
 }
 
 /// Whether the VPC's router sends the far range to this gateway. We never add that route in this form.
-fn routed(
-    status: &mut TunnelStatus,
-    state: &State,
-    tunnel: &Tunnel,
-    want: &TunnelWant,
-    located: &Located<'_>,
-) {
+fn routed(status: &mut TunnelStatus, state: &State, tunnel: &Tunnel, want: &TunnelWant, located: &Located) {
     status.conditions.remove(ROUTED);
-    let (Some(vpc), Some(lan)) = (located.vpc, located.lan) else { return };
-    let Some(routes) = state.vpcs.get(vpc) else { return };
-    let leads = routes.iter().any(|route| route.next_hop == lan && route.range.covers(want.remote_range));
+    let (Some(vpc), Some(lan)) = (located.vpc.as_deref(), located.lan) else { return };
     let range = want.remote_range;
+    let Some(leads) = state.leads(vpc, range, lan) else { return };
     if leads {
         set(status, tunnel, ROUTED, true, "StaticRoute", format!("Vpc {vpc} leads {range} to {lan}"));
     } else {

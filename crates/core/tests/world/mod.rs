@@ -67,7 +67,7 @@ impl World {
         state.apply(Event::Nodes(Change::Put("n1".into(), NodeHealth::Ready)));
         let route =
             StaticRoute { range: "242.1.0.0/16".parse().expect("range"), next_hop: [10, 0, 1, 254].into() };
-        state.apply(Event::Vpcs(Change::Put("test-vpc-1".into(), vec![route])));
+        state.apply(Event::Vpcs(Change::Put("test-vpc-1".into(), BTreeSet::from([route]))));
         let mut world = Self { state, gateways: BTreeMap::new() };
         world.gateway("gw1", 254, 11);
         world.gateway("gw2", 253, 12);
