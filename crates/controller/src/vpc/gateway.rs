@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use causeway_core::GatewayName;
 use causeway_core::vpc::compile::{self, GatewayTask};
-use causeway_core::vpc::outcome::{doubted, judge, linkless, repairs};
-use causeway_core::vpc::{Event, Have, Outcome, Plan, Trouble, Visit, plan_doubting};
-use causeway_core::{GatewayName, ObjectKey};
+use causeway_core::vpc::outcome::{judge, refused_before, refused_now, repairs};
+use causeway_core::vpc::{Event, Have, Outcome, Plan, Trouble, Visit, plan_after};
 use causeway_datapath::{self as datapath, Applied, Commands, Datapath, RunError, StepError};
 
 use super::Room;
@@ -54,17 +54,16 @@ impl Room {
         let seen = self.counted("observe", commands.observe(None).await)?;
         let have = seen.listing().unwrap_or_default().have;
         heard?;
-        let doubted = doubted(self.state().outcome(gateway), &task.pod.uid);
-        let mut planned = plan_doubting(&task.want, &have, &doubted);
+        let refused = refused_before(self.state().outcome(gateway), &task.pod.uid);
+        let mut planned = plan_after(&refused, &task.want, &have);
         if planned.is_empty() {
             return Ok(judge(&task.want, &planned, &BTreeMap::new(), &have));
         }
         let (mut failures, mut now) = self.carry_out(gateway, &commands, &planned).await?;
-        // It may have been planned from the sight of a change half done, as of a link on its way out; and what a
-        // tunnel got whose link could not be made is taken away again.
-        let linkless = linkless(&planned, &failures);
-        let again = plan_doubting(&task.want, &now, &linkless);
-        if again.goes_beyond(&planned) {
+        // It may have been planned from a change half done, as of a link on its way out; and what a tunnel got whose
+        // link could not be made is taken away again.
+        let again = plan_after(&refused_now(&planned, &failures, &now), &task.want, &now);
+        if again.has_news_since(&planned) {
             (failures, now) = self.carry_out(gateway, &commands, &again).await?;
             planned = again;
         }
@@ -100,15 +99,14 @@ impl Room {
 
     /// Says on each tunnel that was up what had gone missing and is back.
     async fn report_repairs(&self, gateway: &GatewayName, task: &GatewayTask, plan: &Plan, visit: &Visit) {
-        let repaired: BTreeMap<ObjectKey, String> = {
+        let repaired = {
             let state = self.state();
             repairs(state.outcome(gateway), &task.pod.uid, &task.want, plan, visit)
         };
-        for (key, what) in repaired {
-            if visit.tunnels.get(&key).is_some_and(|(_, trouble)| trouble.is_none()) {
-                let note = format!("put back on gateway {gateway}: {what}");
-                self.announce(&key, false, "DriftRepaired", note).await;
-            }
+        let of_all = repaired.gateway.and_then(|what| Some((visit.tunnels.keys().next()?.clone(), what)));
+        for (key, what) in of_all.into_iter().chain(repaired.tunnels) {
+            let note = format!("put back on gateway {gateway}: {what}");
+            self.announce(&key, false, "DriftRepaired", note).await;
         }
     }
 }

@@ -17,13 +17,14 @@ pub mod outcome;
 pub mod plan;
 pub mod state;
 pub mod status;
+pub mod trouble;
 pub mod want;
 
 pub use action::{Action, Step};
 pub use event::{Change, Event, Scope};
 pub use have::{Have, Holding, Link, LinkKind, Nat, NatRule, Route, Variant};
 pub use outcome::{Outcome, Trouble, Visit};
-pub use plan::{Plan, Problem, plan, plan_doubting};
+pub use plan::{Plan, Problem, Refused, plan, plan_after};
 pub use state::{Given, State};
 pub use want::{EgressRange, Inbound, TunnelKind, TunnelWant, Want};
 
