@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use super::event::Change;
+use crate::room::Change;
 use super::index::Groups;
 use super::objects::{Eip, GatewayPod, NodeHealth, PodRef, Subnet, VpcGateway, Workload};
 use super::outcome::Trouble;

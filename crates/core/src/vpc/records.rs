@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use super::event::Change;
+use crate::room::Change;
 use super::exchange::Record;
 use super::index::Groups;
 use super::objects::Peer;

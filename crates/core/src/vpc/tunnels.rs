@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::event::Change;
+use crate::room::Change;
 use super::index::Groups;
 use super::objects::{Ends, Peer, Tunnel};
 use crate::names::{GatewayName, ObjectKey};
