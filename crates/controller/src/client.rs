@@ -99,6 +99,7 @@ where
 
 /// Whether the answer goes on for as long as its owner likes.
 fn is_stream(request: &Request<Body>) -> bool {
-    let watches = request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
+    let watches =
+        request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
     watches || request.headers().contains_key(header::UPGRADE)
 }

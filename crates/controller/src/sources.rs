@@ -130,7 +130,11 @@ impl<'a, R: Room> Sources<'a, R> {
     }
 
     /// Anything that the room must have heard from before it decides anything.
-    pub fn task<F: Future<Output = ()> + Send + 'static>(&mut self, name: &str, task: impl FnOnce(Feed<R>) -> F) {
+    pub fn task<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        name: &str,
+        task: impl FnOnce(Feed<R>) -> F,
+    ) {
         let full = format!("{}{name}", prefix::<R>());
         self.house.readiness.expect(&full);
         self.beside(name, task);

@@ -11,13 +11,7 @@ use crate::election::Term;
 use crate::queue::Next;
 
 /// Patches an object's status, guarded by the version given; returns the object as written.
-pub async fn status<K>(
-    term: &Term,
-    api: &Api<K>,
-    name: &str,
-    version: &str,
-    status: Value,
-) -> Result<K, Next>
+pub async fn status<K>(term: &Term, api: &Api<K>, name: &str, version: &str, status: Value) -> Result<K, Next>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {

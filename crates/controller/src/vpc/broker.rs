@@ -160,7 +160,10 @@ async fn find(feed: &Feed<Vpc>, room: &Vpc) -> (Access, Broker) {
         match resolve(&room.house.client, &known).await {
             Ok(found) => return found,
             Err(error) => {
-                tracing::warn!(error = format!("{error:#}"), "the broker's coordinates cannot be used; trying again");
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "the broker's coordinates cannot be used; trying again"
+                );
             }
         }
         let _ = timeout(pace.next(), coordinates.changed()).await;

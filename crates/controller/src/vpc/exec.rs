@@ -8,8 +8,8 @@ use causeway_core::vpc::objects::PodRef;
 use causeway_datapath::{Output, Run, RunError, SEEN, end_of};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
-use kube::api::{AttachParams, AttachedProcess};
 use kube::Api;
+use kube::api::{AttachParams, AttachedProcess};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -34,7 +34,12 @@ impl PodExec {
     /// For a pod of a gateway.
     pub(super) fn new(room: &Vpc, pod: &PodRef) -> Self {
         let pods = Api::namespaced(room.house.client.clone(), &pod.key.namespace);
-        Self { pods, pod: pod.key.name.clone(), limit: room.options.exec_timeout, farewells: room.farewells.clone() }
+        Self {
+            pods,
+            pod: pod.key.name.clone(),
+            limit: room.options.exec_timeout,
+            farewells: room.farewells.clone(),
+        }
     }
 
     /// Starts a command whose end is the caller's business; dropping the process ends it. Whoever asks for its
@@ -48,8 +53,7 @@ impl PodExec {
             .max_stdin_buf_size(PIPE)
             .max_stdout_buf_size(PIPE)
             .max_stderr_buf_size(PIPE);
-        let started =
-            timeout(self.limit, self.pods.exec(&self.pod, argv.to_vec(), &params)).await;
+        let started = timeout(self.limit, self.pods.exec(&self.pod, argv.to_vec(), &params)).await;
         started.map_err(|_| RunError::TimedOut(self.limit))?.map_err(|error| refusal(&error))
     }
 

@@ -53,7 +53,8 @@ impl Looks {
     /// The last listing of a pod, to be named by its digest.
     fn last(&self, gateway: &GatewayName, pod_uid: &str) -> Option<(Arc<Have>, Option<Digest>)> {
         let looks = self.lock();
-        let observed = looks.get(gateway)?.observed.as_ref().filter(|observed| observed.pod_uid == pod_uid)?;
+        let observed =
+            looks.get(gateway)?.observed.as_ref().filter(|observed| observed.pod_uid == pod_uid)?;
         Some((observed.have.clone(), observed.digest.clone()))
     }
 
@@ -186,7 +187,8 @@ impl Vpc {
             }
         };
         let lines = before.filter(|before| self.monitors.lines(gateway, pod) == Some(*before));
-        self.looks.remember(gateway, Observed { pod_uid: pod.uid.clone(), lines, at, have: have.clone(), digest });
+        self.looks
+            .remember(gateway, Observed { pod_uid: pod.uid.clone(), lines, at, have: have.clone(), digest });
         Ok(have)
     }
 
@@ -213,7 +215,8 @@ impl Vpc {
             return Err(Stop::Unanswered(Trouble::ExecRefused("this replica no longer leads".into())));
         }
         self.metrics.count_steps(plan.steps.len());
-        let Applied { listing, failures } = self.counted("apply", commands.apply(plan, term.number()).await)?;
+        let Applied { listing, failures } =
+            self.counted("apply", commands.apply(plan, term.number()).await)?;
         for (at, step) in plan.steps.iter().enumerate() {
             let object = step.owner.as_ref().map(ToString::to_string);
             match failures.get(&at) {

@@ -1,5 +1,6 @@
 //! What is seen, and what a worker is sent to look after because of it.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use super::exchange::Record;

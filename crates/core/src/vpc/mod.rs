@@ -15,6 +15,7 @@ pub mod have;
 mod index;
 pub mod member;
 pub mod model;
+pub mod nodes;
 pub mod objects;
 pub mod outcome;
 mod own;
@@ -26,8 +27,8 @@ mod tunnels;
 mod visits;
 pub mod want;
 
-pub use action::{Action, Step};
 pub use crate::room::Change;
+pub use action::{Action, Step};
 pub use event::{Event, Scope};
 pub use have::{Have, Holding, Link, LinkKind, Nat, NatRule, Route, Variant};
 pub use outcome::{Outcome, Trouble, Visit};
