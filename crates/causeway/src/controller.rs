@@ -87,7 +87,9 @@ enum RoomName {
 fn duration(text: &str) -> Result<Duration, String> {
     let parsed: jiff::SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
     match Duration::try_from(parsed) {
-        Ok(duration) if (Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&duration) => Ok(duration),
+        Ok(duration) if (Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&duration) => {
+            Ok(duration)
+        }
         _ => Err("use a time from 1s to 1h".into()),
     }
 }
