@@ -7,11 +7,11 @@ use causeway_core::vpc::exchange::{
     LOCAL_CLUSTER, LOCAL_GATEWAY, LOCAL_VPC, ORIGIN, ORIGIN_NAMESPACE, Record,
 };
 use causeway_core::vpc::member::Member;
+use causeway_core::vpc::nodes::NodeReport;
 use causeway_core::vpc::objects::{
-    Eip, Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, Subnet, Tunnel, TunnelSpec, VpcGateway,
-    Workload,
+    Eip, Ends, GatewayPod, Peer, PodRef, StaticRoute, Subnet, Tunnel, TunnelSpec, VpcGateway, Workload,
 };
-use causeway_core::vpc::status::{CONDITIONS, Condition, TunnelStatus};
+use causeway_core::vpc::status::TunnelStatus;
 use causeway_core::vpc::want::TunnelKind;
 use causeway_core::{ClusterId, GatewayName, Invalid, ObjectKey};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -19,6 +19,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::ABANDON;
+use crate::condition;
 use crate::foreign::kube_ovn;
 use crate::record::GatewayExIp;
 use crate::tunnel::{TunnelType, VpcNatTunnel, VpcNatTunnelSpec, VpcNatTunnelStatus};
@@ -50,7 +51,7 @@ pub fn tunnel(object: &VpcNatTunnel) -> Tunnel {
 
 /// A tunnel whose object could not even be decoded.
 pub fn unreadable_tunnel(meta: &ObjectMeta, why: &str) -> Tunnel {
-    Tunnel { spec: Err(format!("the object can not be read: {why}")), ..bare_tunnel(meta) }
+    Tunnel { spec: Err(format!("the object cannot be read: {why}")), ..bare_tunnel(meta) }
 }
 
 fn bare_tunnel(meta: &ObjectMeta) -> Tunnel {
@@ -112,17 +113,6 @@ fn ends(spec: &VpcNatTunnelSpec) -> Result<Ends, Invalid> {
 }
 
 fn tunnel_status(status: &VpcNatTunnelStatus) -> TunnelStatus {
-    let known = |kind: &str| CONDITIONS.into_iter().find(|own| *own == kind);
-    let conditions = status.conditions.iter().filter_map(|condition| {
-        let value = Condition {
-            status: condition.status == "True",
-            reason: condition.reason.clone(),
-            message: condition.message.clone(),
-            observed_generation: condition.observed_generation.unwrap_or_default(),
-            since: condition.last_transition_time.0.to_string(),
-        };
-        Some((known(&condition.type_)?, value))
-    });
     TunnelStatus {
         initialized: status.initialized.unwrap_or_default(),
         internal_ip: status.internal_ip.clone(),
@@ -136,7 +126,7 @@ fn tunnel_status(status: &VpcNatTunnelStatus) -> TunnelStatus {
         egress: status.global_egress_ip.clone(),
         peer: status.peer.clone(),
         observed_generation: status.observed_generation,
-        conditions: conditions.collect(),
+        conditions: condition::read(&status.conditions),
     }
 }
 
@@ -277,16 +267,16 @@ pub fn static_routes(object: &kube_ovn::Vpc) -> BTreeSet<StaticRoute> {
         .collect()
 }
 
-/// Whether a node reports, and since when it does not (seconds since 1970).
-pub fn node(object: &Node) -> (NodeHealth, Option<i64>) {
+/// What the Ready condition of a node says.
+pub fn node(object: &Node) -> NodeReport {
     let conditions = object.status.as_ref().and_then(|status| status.conditions.as_ref());
     let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
-    match ready {
-        Some(condition) if condition.status != "True" => {
-            let since = condition.last_transition_time.as_ref().map(|time| time.0.as_second());
-            (NodeHealth::NotReady, since)
-        }
+    match ready.map(|ready| ready.status.as_str()) {
         // A node that has not said anything yet is not one that fell silent.
-        Some(_) | None => (NodeHealth::Ready, None),
+        Some("True") | None => NodeReport::Ready,
+        Some("False") => NodeReport::NotReady,
+        Some(_) => NodeReport::Silent {
+            since: ready.and_then(|ready| Some(ready.last_transition_time.as_ref()?.0.as_second())),
+        },
     }
 }

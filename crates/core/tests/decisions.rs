@@ -4,8 +4,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use causeway_core::GatewayName;
-use causeway_core::vpc::exchange::{self, RecordTask};
+use causeway_core::vpc::exchange::{self, Record, RecordTask};
 use causeway_core::vpc::member::{Member, MembershipTask, membership};
 use causeway_core::vpc::objects::{Eip, Ends, NodeHealth, VpcGateway};
 use causeway_core::vpc::outcome::{judge, repairs};
@@ -13,6 +12,7 @@ use causeway_core::vpc::status::{CLEANUP_BLOCKED, Finalizer, READY, ROUTED, SEGM
 use causeway_core::vpc::{
     Change, Event, Have, Outcome, Plan, Problem, Scope, Trouble, TunnelKind, Visit, compile, model, plan,
 };
+use causeway_core::{Condition, GatewayName, Truth};
 use world::{World, key};
 
 #[test]
@@ -22,7 +22,7 @@ fn a_tunnel_is_up_once_its_gateway_was_seen_holding_it() {
     assert_eq!(world.status("ns1/demo"), None, "the gateway's first word is awaited");
     world.visit("gw1");
     let status = world.status("ns1/demo").expect("a status");
-    assert!(status.conditions[READY].status);
+    assert!(status.conditions.is_true(READY));
     assert!(status.initialized);
     assert_eq!(status.internal_ip.as_deref(), Some("172.50.16.11"));
     assert_eq!(status.remote_ip.as_deref(), Some("172.50.16.21"));
@@ -40,7 +40,14 @@ fn the_older_of_two_that_collide_wins_and_the_other_says_who_has_it() {
     world.visit("gw1");
     assert_eq!(world.reason("ns1/old"), "Up");
     assert_eq!(world.reason("ns1/young"), "VniConflict");
-    let message = world.status("ns1/young").expect("a status").conditions[READY].message.clone();
+    let message = world
+        .status("ns1/young")
+        .expect("a status")
+        .conditions
+        .get(READY)
+        .expect("it is set")
+        .message
+        .clone();
     assert!(message.contains("ns1/old"), "{message}");
     world.state.apply(Event::Tunnels(Change::Gone(key("ns1/old"))));
     world.visit("gw1");
@@ -228,7 +235,9 @@ fn a_gateway_that_refuses_blocks_the_deletion_until_it_is_abandoned() {
     world.fail("gw1", Trouble::ExecRefused("forbidden".into()));
     assert!(matches!(world.finalizer("ns1/demo"), Finalizer::Blocked(Trouble::ExecRefused(_))));
     let status = world.status("ns1/demo").expect("a status");
-    assert!(status.conditions[CLEANUP_BLOCKED].message.contains("causeway/abandon=true"));
+    assert!(
+        status.conditions.get(CLEANUP_BLOCKED).expect("it is set").message.contains("causeway/abandon=true")
+    );
     world.tunnel("ns1/demo", |t| {
         t.deleting = true;
         t.abandon = true;
@@ -257,11 +266,11 @@ fn whether_the_vpc_leads_to_the_gateway_is_said_beside() {
     let mut world = World::new();
     world.tunnel("ns1/demo", |_| {});
     world.visit("gw1");
-    assert!(world.status("ns1/demo").expect("a status").conditions[ROUTED].status);
+    assert!(world.status("ns1/demo").expect("a status").conditions.is_true(ROUTED));
     world.state.apply(Event::Vpcs(Change::Put("test-vpc-1".into(), Default::default())));
     let status = world.status("ns1/demo").expect("a status");
-    assert!(!status.conditions[ROUTED].status);
-    assert!(status.conditions[READY].status, "the tunnel itself is up");
+    assert!(!status.conditions.is_true(ROUTED));
+    assert!(status.conditions.is_true(READY), "the tunnel itself is up");
 }
 
 #[test]
@@ -271,7 +280,8 @@ fn egress_addresses_with_a_hole_are_used_up_to_it_and_that_is_said() {
     let addresses = [1, 2, 3, 7].map(|n| std::net::Ipv4Addr::new(242, 0, 0, n));
     world.state.apply(Event::Egress(addresses.into()));
     world.visit("gw1");
-    let message = world.status("ns1/demo").expect("a status").conditions[READY].message.clone();
+    let message =
+        world.status("ns1/demo").expect("a status").conditions.get(READY).expect("it is set").message.clone();
     assert!(message.contains("242.0.0.1 to 242.0.0.3") && message.contains("3 of 4"), "{message}");
 }
 
@@ -351,15 +361,15 @@ fn a_gateway_that_can_not_fit_segment_sizes_has_its_tunnels_up_and_says_so() {
     tell(&mut world, visit.clone());
     assert_eq!(world.reason("ns1/demo"), "Up");
     let status = world.status("ns1/demo").expect("a status");
-    let condition = &status.conditions[SEGMENT_SIZE];
-    assert!(!condition.status && condition.message.contains("can't initialize"), "{condition:?}");
+    let condition = status.conditions.get(SEGMENT_SIZE).expect("it is set");
+    assert!(!condition.is_true() && condition.message.contains("can't initialize"), "{condition:?}");
     let again = plan(&want, &have);
     let outcome = world.state.outcome(&"gw1".parse().expect("name"));
     assert!(repairs(outcome, "u1", &want, &again, &visit).is_empty(), "trying again is no repair");
 
     world.visit("gw1");
     let status = world.status("ns1/demo").expect("a status");
-    assert!(!status.conditions.contains_key(SEGMENT_SIZE), "it works now");
+    assert!(status.conditions.get(SEGMENT_SIZE).is_none(), "it works now");
 }
 
 #[test]
@@ -378,6 +388,61 @@ fn a_ready_gateway_is_published_and_a_restart_keeps_its_record() {
     assert_eq!(exchange::own_record(&world.state, &gateway), RecordTask::Nothing, "it may come back");
     world.state.apply(Event::StatefulSets(Change::Reset(Default::default())));
     assert!(matches!(exchange::own_record(&world.state, &gateway), RecordTask::Delete(..)), "it is gone");
+}
+
+/// A record without an origin, such as whoever may write records in a namespace can make.
+fn forged(namespace: &str, name: &str, gateway: &str, cluster: &str) -> Event {
+    let record = Record {
+        key: key(&format!("{namespace}/{name}")),
+        resource_version: "1".into(),
+        external_ip: "6.6.6.6".into(),
+        globalnet: "242.66.0.0/16".into(),
+        vpc: None,
+        gateway: gateway.parse().ok(),
+        cluster: cluster.parse().ok(),
+        origin: None,
+        origin_namespace: None,
+        deleting: false,
+    };
+    Event::Records(Change::Put(record.key.clone(), record))
+}
+
+#[test]
+fn a_record_elsewhere_neither_turns_a_tunnel_nor_is_told_to_others() {
+    let mut world = World::new();
+    world.tunnel("ns1/demo", |_| {});
+    world.state.apply(forged("a-team", "gw1-cluster2", "gw1", "cluster2"));
+    world.visit("gw1");
+    let remote = world.status("ns1/demo").expect("a status").remote_ip;
+    assert_eq!(remote.as_deref(), Some("172.50.16.21"), "the one in kube-system counts");
+
+    world.state.apply(Event::Copies(Change::Reset(Default::default())));
+    world.state.apply(forged("a-team", "gw1-cluster1", "gw1", "cluster1"));
+    assert_eq!(exchange::export(&world.state, "gw1.cluster1"), RecordTask::Nothing, "it is not ours");
+
+    world.state.apply(Event::Records(Change::Gone(key("kube-system/gw1-cluster2"))));
+    let status = world.status("ns1/demo").expect("a status");
+    let ready = status.conditions.get(READY).expect("it is set");
+    assert_eq!(ready.reason, "PeerInvalid");
+    assert!(ready.message.contains("a-team/gw1-cluster2"), "{}", ready.message);
+}
+
+#[test]
+fn others_conditions_on_a_tunnel_are_carried_through() {
+    let theirs = Condition {
+        kind: "Audited".into(),
+        status: Truth::Unknown,
+        reason: "Theirs".into(),
+        message: "who knows".into(),
+        observed_generation: None,
+        since: Some(7),
+    };
+    let mut world = World::new();
+    world.tunnel("ns1/demo", |t| t.status.conditions = [theirs.clone()].into_iter().collect());
+    world.visit("gw1");
+    let status = world.status("ns1/demo").expect("a status");
+    assert_eq!(status.conditions.iter().next(), Some(&theirs));
+    assert!(status.conditions.is_true(READY));
 }
 
 #[test]

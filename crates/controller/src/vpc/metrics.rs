@@ -56,7 +56,7 @@ fn count_tunnels(room: &Weak<Vpc>) -> Vec<Reading<1>> {
     let Some(room) = room.upgrade() else { return Vec::new() };
     let (mut ready, mut not_ready) = (0, 0);
     for tunnel in room.desk.state().tunnels() {
-        let is_ready = tunnel.status.conditions.get(READY).is_some_and(|ready| ready.status);
+        let is_ready = tunnel.status.conditions.is_true(READY);
         *(if is_ready { &mut ready } else { &mut not_ready }) += 1;
     }
     vec![([("ready", "true")], ready), ([("ready", "false")], not_ready)]

@@ -1,6 +1,6 @@
 //! Writing a tunnel object: its finalizer, its status, and events about it.
 
-use causeway_api::{VpcNatTunnel, parse};
+use causeway_api::{VpcNatTunnel, condition, parse};
 use causeway_core::ObjectKey;
 use causeway_core::vpc::objects::{TUNNEL_FINALIZER, Tunnel};
 use causeway_core::vpc::status::{self, CLEANUP_BLOCKED, Finalizer, READY, TunnelStatus};
@@ -76,8 +76,8 @@ impl Vpc {
             let (before, after) = (tunnel.status.conditions.get(kind), wanted.conditions.get(kind));
             let Some(after) = after else { continue };
             let same = before.is_some_and(|b| b.status == after.status && b.reason == after.reason);
-            let good = after.status == (kind == READY);
-            tracing::info!(object = %tunnel.key, condition = kind, status = after.status, reason = after.reason, "{}", after.message);
+            let good = after.is_true() == (kind == READY);
+            tracing::info!(object = %tunnel.key, condition = kind, status = %after.status, reason = after.reason, "{}", after.message);
             let first_time_up = good && before.is_none();
             if !same && !first_time_up {
                 self.announce(term, tunnel, !good, &after.reason, after.message.clone());
@@ -107,17 +107,6 @@ fn finalizers(tunnel: &Tunnel, ours: bool) -> Vec<&str> {
 
 /// The status as the contract spells it.
 fn body(status: &TunnelStatus, now: Timestamp) -> Value {
-    let conditions = status.conditions.iter().map(|(kind, condition)| {
-        let since = if condition.since.is_empty() { format!("{now:.0}") } else { condition.since.clone() };
-        json!({
-            "type": kind,
-            "status": if condition.status { "True" } else { "False" },
-            "reason": condition.reason,
-            "message": condition.message,
-            "observedGeneration": condition.observed_generation,
-            "lastTransitionTime": since,
-        })
-    });
     json!({
         "initialized": status.initialized,
         "internalIp": status.internal_ip,
@@ -132,6 +121,6 @@ fn body(status: &TunnelStatus, now: Timestamp) -> Value {
         "ovnGwIP": status.ovn_gw_ip,
         "globalEgressIP": status.egress,
         "observedGeneration": status.observed_generation,
-        "conditions": conditions.collect::<Vec<_>>(),
+        "conditions": condition::written(&status.conditions, now),
     })
 }

@@ -1,12 +1,12 @@
 //! Watches of the cluster: what is seen of objects becomes events of the state.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use causeway_api::foreign::{kube_ovn, submariner};
 use causeway_api::{GatewayExIp, VpcNatTunnel, parse};
 use causeway_core::names::parse_address;
+use causeway_core::vpc::nodes::Nodes;
 use causeway_core::vpc::objects::{NodeHealth, Tunnel, Workload};
 use causeway_core::vpc::{Change, Event};
 use causeway_core::{Cidr, ObjectKey};
@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::core::DeserializeGuard;
 use kube::{Api, Resource, ResourceExt};
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 
 use super::Vpc;
 use crate::clock::Clock;
@@ -215,57 +215,23 @@ async fn follow_egress(feed: Feed<Vpc>, egress: Watch<submariner::ClusterGlobalE
 }
 
 /// Nodes, with a timer: one that has been silent for longer than `grace` counts as lost.
-async fn follow_nodes(feed: Feed<Vpc>, nodes: Watch<Node>, grace: Duration, clock: Clock) {
-    /// When a silent node counts as lost.
-    type Deadlines = Mutex<BTreeMap<String, Instant>>;
-    let (deadlines, changed) = (Deadlines::default(), Notify::new());
-    let lock = || deadlines.lock().unwrap_or_else(PoisonError::into_inner);
-    let health = |name: &str, (health, since): (NodeHealth, Option<i64>)| {
-        if health == NodeHealth::Ready {
-            lock().remove(name);
-            return health;
-        }
-        let silent = since.map_or(0, |since| clock.now().as_second() - since);
-        let left = grace.saturating_sub(Duration::from_secs(silent.try_into().unwrap_or(0)));
-        lock().insert(name.to_owned(), Instant::now() + left);
-        if left.is_zero() { NodeHealth::Lost } else { health }
-    };
-    let judge = |change: Change<String, (NodeHealth, Option<i64>)>| match change {
-        Change::Put(name, seen) => {
-            let health = health(&name, seen);
-            Change::Put(name, health)
-        }
-        Change::Gone(name) => {
-            lock().remove(&name);
-            Change::Gone(name)
-        }
-        Change::Reset(nodes) => {
-            lock().clear();
-            let judged = nodes.into_iter().map(|(name, seen)| {
-                let health = health(&name, seen);
-                (name, health)
-            });
-            Change::Reset(judged.collect())
-        }
-    };
-    let follow = feed.clone().follow(nodes, by_name(|node| Some(parse::node(node))), |change| {
-        let event = Event::Nodes(judge(change));
+async fn follow_nodes(feed: Feed<Vpc>, watch: Watch<Node>, grace: Duration, clock: Clock) {
+    let now = || clock.now().as_second();
+    let nodes = Mutex::new(Nodes::new(i64::try_from(grace.as_secs()).unwrap_or(i64::MAX)));
+    let lock = || nodes.lock().unwrap_or_else(PoisonError::into_inner);
+    let changed = Notify::new();
+    let follow = feed.clone().follow(watch, by_name(|node| Some(parse::node(node))), |change| {
+        let event = Event::Nodes(lock().take(change, now()));
         changed.notify_one();
         event
     });
     let expire = async {
         loop {
-            let now = Instant::now();
-            let due: Vec<String> = {
-                let mut deadlines = lock();
-                let due = deadlines.extract_if(.., |_, due| *due <= now).map(|(name, _)| name).collect();
-                drop(deadlines);
-                due
-            };
-            due.into_iter().for_each(|name| feed.tell(Event::Nodes(Change::Put(name, NodeHealth::Lost))));
-            let next = lock().values().min().copied();
-            match next {
-                Some(next) => drop(timeout_at(next, changed.notified()).await),
+            let lost = lock().lost(now());
+            lost.into_iter().for_each(|name| feed.tell(Event::Nodes(Change::Put(name, NodeHealth::Lost))));
+            let next = lock().next();
+            match next.map(|next| Duration::from_secs(u64::try_from(next - now()).unwrap_or(0))) {
+                Some(left) => drop(timeout(left, changed.notified()).await),
                 None => changed.notified().await,
             }
         }

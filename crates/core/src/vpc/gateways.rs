@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use crate::room::Change;
 use super::index::Groups;
 use super::objects::{Eip, GatewayPod, NodeHealth, PodRef, Subnet, VpcGateway, Workload};
 use super::outcome::Trouble;
 use crate::names::{GatewayName, ObjectKey};
+use crate::room::Change;
 
 /// The provider that kube-ovn uses for a gateway's outside by default.
 const DEFAULT_PROVIDER: &str = "ovn-vpc-external-network.kube-system";

@@ -15,6 +15,7 @@ pub mod have;
 mod index;
 pub mod member;
 pub mod model;
+pub mod nodes;
 pub mod objects;
 pub mod outcome;
 mod own;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use crate::room::Change;
-use super::exchange::Record;
+use super::exchange::{RECORD_NAMESPACE, Record};
 use super::index::Groups;
 use super::objects::Peer;
 use super::outcome::Trouble;
 use crate::names::{Cidr, ObjectKey};
+use crate::room::Change;
 
 /// Records and copies, and where to find them.
 #[derive(Debug, Clone, Default)]
@@ -75,12 +75,20 @@ impl Records {
         self.homes = Groups::default();
     }
 
-    /// Where a peer can be reached and what lies behind it.
+    /// Where a peer can be reached and what lies behind it. Only a record in the namespace of records counts: who
+    /// may write elsewhere must not speak for a gateway.
     pub(super) fn find(&self, peer: &Peer) -> Result<(Ipv4Addr, Cidr), Trouble> {
-        let mut records = self.peers.of(peer).filter_map(|key| self.here.get(key));
-        let record = records.find(|record| !record.deleting);
-        let record = record.ok_or_else(|| Trouble::PeerUnknown(peer.clone()))?;
         let invalid = |why: String| Trouble::PeerInvalid { peer: peer.clone(), why };
+        let records =
+            || self.peers.of(peer).filter_map(|key| self.here.get(key)).filter(|record| !record.deleting);
+        let Some(record) = records().find(|record| record.key.namespace == RECORD_NAMESPACE) else {
+            return Err(match records().next() {
+                Some(Record { key, .. }) => {
+                    invalid(format!("it is {key}, and only records in namespace {RECORD_NAMESPACE} count"))
+                }
+                None => Trouble::PeerUnknown(peer.clone()),
+            });
+        };
         let address = record
             .external_ip
             .parse()

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::room::Change;
 use super::index::Groups;
 use super::objects::{Ends, Peer, Tunnel};
 use crate::names::{GatewayName, ObjectKey};
+use crate::room::Change;
 
 /// The tunnels and their indexes.
 #[derive(Debug, Clone, Default)]

@@ -228,6 +228,8 @@ impl World {
     }
 
     pub(crate) fn reason(&self, name: &str) -> String {
-        self.status(name).map(|status| status.conditions[READY].reason.clone()).unwrap_or_default()
+        let status = self.status(name);
+        let ready = status.as_ref().and_then(|status| status.conditions.get(READY));
+        ready.map(|ready| ready.reason.clone()).unwrap_or_default()
     }
 }
