@@ -121,7 +121,7 @@ runs() {
 
 # launch <component>: starts it unless it runs.
 launch() {
-  [[ ! -e $1.run ]] || runs "$1" || setsid "./$1.run" &
+  if [[ -e $1.run ]] && ! runs "$1"; then setsid "./$1.run" >/dev/null 2>&1 </dev/null & fi
 }
 
 # An API server waits for its etcd; the controller manager does not wait, so it comes later.
