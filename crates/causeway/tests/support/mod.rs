@@ -10,6 +10,7 @@
 mod cluster;
 mod controllers;
 pub(crate) mod gateway;
+pub(crate) mod outage;
 pub(crate) mod packets;
 pub(crate) mod real;
 mod sandbox;

@@ -14,6 +14,11 @@ pub(crate) fn folder() -> Option<PathBuf> {
     std::env::var_os("CAUSEWAY_REAL").map(PathBuf::from)
 }
 
+/// The same for a test that is about real servers.
+pub(crate) fn needed() -> PathBuf {
+    folder().expect("CAUSEWAY_REAL names no folder with real API servers; `make real` sets them up")
+}
+
 /// The flags of a sandbox, which may be one on real servers, and the right to use those while this lives.
 pub(crate) struct Turn {
     pub(crate) flags: Vec<String>,

@@ -132,7 +132,7 @@ async fn feed(mut from: impl AsyncRead + Unpin, input: DuplexStream, sizes: mpsc
         }
     }
     drop(input);
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Passes output on to a caller who may be gone: the command is not held up by that.

@@ -80,8 +80,13 @@ impl Given {
 
     /// Gives a member's controller its account and its rights, and writes the kubeconfig for it.
     pub(super) async fn admit_controller(&self) -> anyhow::Result<()> {
-        accounts::apply(&self.client, include_str!("../../../../../deploy/controller.yaml")).await?;
-        accounts::apply(&self.client, include_str!("../../../../../deploy/submariner.yaml")).await?;
+        for manifest in [
+            include_str!("../../../../../deploy/controller.yaml"),
+            include_str!("../../../../../deploy/submariner.yaml"),
+            include_str!("../../../../../deploy/broker-secret.yaml"),
+        ] {
+            accounts::apply(&self.client, manifest).await?;
+        }
         let token = accounts::token(&self.client, CONTROLLER).await?;
         let text = accounts::kubeconfig(&self.name, &self.url, &self.ca_pem, &token);
         std::fs::write(controller_kubeconfig(&self.folder, &self.name), text).context("its kubeconfig")
