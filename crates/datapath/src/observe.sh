@@ -1,8 +1,13 @@
 # Everything the planner compares, with few processes and few bytes. Nothing here changes the gateway.
 #
 # One `ip` lists all; of each line only what is read stays: `l` a link, `a` an address, `r` a route, `c` a link's rp_filter
-# and proxy_arp, `d` its proxy_delay. With `-o` a backslash stands for a line break.
+# and proxy_arp, `d` its proxy_delay. With `-o` a backslash stands for a line break. Of all rules those of the chains that
+# ours stand in stay, and whether the gateway's own chain is there; `s` is a source NAT rule of the form that ours have.
 slim='
+/^(@@|!|$)/b
+s/^-A POSTROUTING -d ([^ ]+) -m comment --comment "?causeway:([^" ]+)"? -j SNAT --to-source ([^ ]+) *$/s \1 \2 \3/;t
+/^(\*|:SNAT_FILTER |-A POSTROUTING |-A FORWARD |# Table )/b
+/^([:#-]|COMMIT)/d
 /^[0-9]+: [^ ]+: </{
 s/^[0-9]+: ([^ ]+): /l \1 /
 s/(BROADCAST|MULTICAST|LOWER_UP|POINTOPOINT|LOOPBACK|NO-CARRIER),?//g
@@ -28,34 +33,20 @@ s/ src [^ ]+//
 s/^/r /'
 kernel() {
   printf '%s\n' 'link show' 'addr show' 'route show' 'netconf show' 'ntable show name arp_cache' |
-    ip -4 -d -N -o -batch - | sed -E "$slim"
+    ip -4 -d -N -o -batch -
 }
-# A tool that hangs would hang whoever waits for the lock as well.
-bounded() {
-  if has timeout; then timeout -s KILL 20 "$@"; else "$@"; fi
-}
-# Of all rules those of the chains that ours stand in, and whether the gateway's own chain is there; `s` is a source NAT
-# rule of the form that ours have. A legacy table that nobody uses is not listed, which leaves it asleep.
-chains='
-s/^-A POSTROUTING -d ([^ ]+) -m comment --comment "?causeway:([^" ]+)"? -j SNAT --to-source ([^ ]+) *$/s \1 \2 \3/;t
-/^(\*|:SNAT_FILTER |-A POSTROUTING |-A FORWARD |# Table )/b
-/^([:#-]|COMMIT)/d'
-rules() {
-  begin "rules-$1"
-  bounded "$2-save" 2>&1 | sed -E "$chains"
-  end "$?"
+tools() {
+  section kernel kernel
+  # A legacy table that nobody uses is not listed, which leaves it asleep.
+  [[ $legacy ]] && section rules-legacy "$legacy-save"
+  [[ $nft ]] && section rules-nft "$nft-save"
 }
 listing() {
-  local own
-  set -o pipefail
-  section kernel kernel
-  own=$(
-    [[ $legacy ]] && rules legacy "$legacy"
-    [[ $nft ]] && rules nft "$nft"
-  )
-  printf '%s\n' "$own"
+  local text
+  text=$(tools | sed -E "$slim")
+  printf '%s\n' "$text"
   # Neither has the gateway's chain: ask what the gateway's own scripts ask to choose.
-  [[ $legacy && $nft && $own != *:SNAT_FILTER\ * ]] && section choice bounded "$legacy" -w 5 -t nat -S INPUT 1
+  [[ $legacy && $nft && $text != *:SNAT_FILTER\ * ]] && section choice "$legacy" -w 5 -t nat -S INPUT 1
   begin forward
   read -r value </proc/sys/net/ipv4/ip_forward && printf '%s' "$value"
   end "$?"
