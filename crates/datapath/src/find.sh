@@ -1,6 +1,5 @@
 # Which of the tools are there, and under which name.
 has ip || missing ip
-has sed || missing sed
 legacy=
 nft=
 has iptables-legacy && legacy=iptables-legacy

@@ -109,7 +109,7 @@ pub enum Trouble {
     #[error(transparent)]
     Run(#[from] RunError),
     /// The gateway's image lacks something.
-    #[error("the gateway has no `{0}`; it needs an image with bash, sed, iproute2 and iptables")]
+    #[error("the gateway has no `{0}`; it needs an image with bash, iproute2 and iptables")]
     ToolMissing(String),
     /// A tool failed as a whole.
     #[error("a command in the gateway failed with status {status}: {said}")]

@@ -1,8 +1,8 @@
 # Everything the planner compares, with few processes and few bytes. Nothing here changes the gateway.
 #
-# One `ip` lists all; of each line only what is read stays: `l` a link, `a` an address, `r` a route, `c` a link's rp_filter
-# and proxy_arp, `d` its proxy_delay. With `-o` a backslash stands for a line break. Of all rules those of the chains that
-# ours stand in stay, and whether the gateway's own chain is there; `s` is a source NAT rule of the form that ours have.
+# A long listing is cut down to what is read: `l` a link, `a` an address, `r` a route, `c` a link's rp_filter and proxy_arp,
+# `d` its proxy_delay. With `-o` a backslash stands for a line break. Of all rules those of the chains that ours stand in
+# stay, and whether the gateway's own chain is there; `s` is a source NAT rule of the form that ours have.
 slim='
 /^(@@|!|$)/b
 s/^-A POSTROUTING -d ([^ ]+) -m comment --comment "?causeway:([^" ]+)"? -j SNAT --to-source ([^ ]+) *$/s \1 \2 \3/;t
@@ -43,7 +43,9 @@ tools() {
 }
 listing() {
   local text
-  text=$(tools | sed -E "$slim")
+  text=$(tools)
+  # For a short one the tool would cost more than it saves.
+  [[ ${#text} -gt 20000 ]] && has sed && text=$(printf '%s' "$text" | sed -E "$slim")
   printf '%s\n' "$text"
   # Neither has the gateway's chain: ask what the gateway's own scripts ask to choose.
   [[ $legacy && $nft && $text != *:SNAT_FILTER\ * ]] && section choice "$legacy" -w 5 -t nat -S INPUT 1

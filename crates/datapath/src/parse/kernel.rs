@@ -1,4 +1,4 @@
-//! Links, addresses, routes and settings from the lines that `observe.sh` makes of what `ip` says.
+//! Links, addresses, routes and settings from what `ip -o` says, or from what `observe.sh` makes of it:
 //!
 //! ```text
 //! l demo@net1 <UP,> group 1129797889\vxlan id 100 remote 172.50.16.21 local 172.50.16.11 dev net1 dstport 4789\alias causeway:ns1/demo
@@ -32,52 +32,100 @@ pub(super) struct Kernel {
     pub(super) routes: Vec<Route>,
 }
 
+/// One line of a listing.
+enum Line<'a> {
+    /// `name flags and more`.
+    Link(&'a str),
+    Address(&'a str, &'a str),
+    Route(&'a str),
+    Conf(&'a str, Option<&'a str>, Option<&'a str>),
+    Delay(&'a str, Option<&'a str>),
+    /// About nothing that is read.
+    Other,
+}
+
+impl<'a> Line<'a> {
+    fn new(line: &'a str) -> Self {
+        let after_name = |rest: &'a str| rest.split_once(' ').map(|(name, rest)| (name, rest.trim_start()));
+        match line.split_once(' ') {
+            Some(("l", rest)) => Self::Link(rest),
+            Some(("r", rest)) => Self::Route(rest),
+            Some(("a", rest)) => {
+                after_name(rest).map_or(Self::Other, |(name, rest)| Self::Address(name, rest))
+            }
+            Some(("c", rest)) => after_name(rest).map_or(Self::Other, |(name, rest)| {
+                let (filter, proxy) = rest.split_once(' ').unzip();
+                Self::Conf(name, filter, proxy)
+            }),
+            Some(("d", rest)) => {
+                after_name(rest).map_or(Self::Other, |(name, rest)| Self::Delay(name, Some(rest)))
+            }
+            Some(("inet", rest)) if rest.starts_with("arp_cache ") => {
+                value(rest, "dev").map_or(Self::Other, |dev| Self::Delay(dev, value(rest, "proxy_delay")))
+            }
+            Some(("inet", rest)) => after_name(rest).map_or(Self::Other, |(name, rest)| {
+                Self::Conf(name, value(rest, "rp_filter"), value(rest, "proxy_neigh"))
+            }),
+            // `7: demo@net1: <UP> ...`, `7: demo    inet 10.100.0.1/24 ...`.
+            Some((number, rest)) if number.ends_with(':') => match after_name(rest) {
+                Some((_, more)) if more.starts_with('<') => Self::Link(rest),
+                Some((name, more)) => {
+                    more.strip_prefix("inet ").map_or(Self::Other, |address| Self::Address(name, address))
+                }
+                None => Self::Other,
+            },
+            Some(_) => Self::Route(line),
+            None => Self::Other,
+        }
+    }
+}
+
 /// All listings of `ip`.
 pub(super) fn kernel(text: &str) -> Result<Kernel, Trouble> {
     let mut settings: BTreeMap<&str, Link> = BTreeMap::new();
     for line in text.lines() {
-        match line.split(' ').collect::<Vec<_>>().as_slice() {
-            ["c", name, rp_filter, proxy_arp] => {
+        match Line::new(line) {
+            Line::Conf(name, rp_filter, proxy_arp) => {
                 let link = settings.entry(name).or_default();
-                link.rp_filter = filter(rp_filter)?;
-                link.proxy_arp = *proxy_arp == "on";
+                link.rp_filter = rp_filter.and_then(filter).ok_or_else(|| unreadable("settings", line))?;
+                link.proxy_arp = proxy_arp == Some("on");
             }
-            ["d", name, delay] => {
-                let delay = delay.parse().map_err(|_| unreadable("ARP tables", line))?;
-                settings.entry(name).or_default().proxy_delay = delay;
+            Line::Delay(name, delay) => {
+                let delay = delay.and_then(|delay| delay.parse().ok());
+                settings.entry(name).or_default().proxy_delay =
+                    delay.ok_or_else(|| unreadable("ARP tables", line))?;
             }
-            ["a", name, address @ ..] => settings.entry(name).or_default().addresses.extend(host(address)),
-            _ => {}
+            Line::Address(name, address) => settings.entry(name).or_default().addresses.extend(host(address)),
+            Line::Link(_) | Line::Route(_) | Line::Other => {}
         }
     }
     let mut kernel = Kernel::default();
     for line in text.lines() {
-        if let Some(line) = line.strip_prefix("l ") {
-            let (name, link) = link(line, &mut settings).ok_or_else(|| unreadable("links", line))?;
-            kernel.links.insert(name, link);
-        } else if let Some(line) = line.strip_prefix("r ") {
-            kernel.routes.extend(route(line)?);
+        match Line::new(line) {
+            Line::Link(text) => {
+                let (name, link) = link(text, &mut settings).ok_or_else(|| unreadable("links", line))?;
+                kernel.links.insert(name, link);
+            }
+            Line::Route(text) => kernel.routes.extend(route(text)?),
+            Line::Conf(..) | Line::Delay(..) | Line::Address(..) | Line::Other => {}
         }
     }
     Ok(kernel)
 }
 
-fn filter(word: &str) -> Result<u8, Trouble> {
+fn filter(word: &str) -> Option<u8> {
     match word {
-        "off" => Ok(0),
-        "strict" => Ok(1),
-        "loose" => Ok(LOOSE),
-        other => Err(unreadable("settings of links", other)),
+        "off" => Some(0),
+        "strict" => Some(1),
+        "loose" => Some(LOOSE),
+        _ => None,
     }
 }
 
-/// `10.100.0.1/24`, or `10.100.0.1 peer 10.100.0.2/24`.
-fn host(words: &[&str]) -> Option<HostAddr> {
-    let (address, with_prefix) = match words {
-        [address, "peer", peer, ..] => (*address, *peer),
-        [address, ..] => (*address, *address),
-        [] => return None,
-    };
+/// `10.100.0.1/24`, or `10.100.0.1 peer 10.100.0.2/24`, and more.
+fn host(text: &str) -> Option<HostAddr> {
+    let address = text.split(' ').next()?;
+    let with_prefix = value(text, "peer").unwrap_or(address);
     let address = address.split('/').next()?.parse().ok()?;
     let prefix = with_prefix.split_once('/').map_or(Some(32), |(_, prefix)| prefix.parse().ok())?;
     Ipv4Net::new(address, prefix).ok().map(HostAddr::new)
@@ -88,7 +136,7 @@ fn link(line: &str, settings: &mut BTreeMap<&str, Link>) -> Option<(String, Link
     let mut lines = line.split('\\');
     let head = lines.next()?;
     let (name, rest) = head.split_once(' ')?;
-    let name = name_of(name, settings);
+    let name = name_of(name.trim_end_matches(':'), settings);
     let flags = rest.strip_prefix('<')?.split_once('>')?.0;
     let has = |flag: &str| flags.split(',').any(|f| f == flag);
     let mut link = settings.remove(name).unwrap_or_default();

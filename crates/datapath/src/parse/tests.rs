@@ -24,6 +24,24 @@ fn parse(text: &[u8]) -> Result<Have, Trouble> {
     have(&Sections::parse(&[text, rest].concat())?)
 }
 
+/// The same as a gateway with many tunnels would say it.
+fn slim(text: &str) -> String {
+    let script = format!("{}\nprintf '%s' \"$1\" | sed -E \"$slim\"", include_str!("../observe.sh"));
+    let output = std::process::Command::new("bash").args(["-c", &script, "bash", text]).output();
+    let output = output.expect("bash runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn a_listing_that_was_cut_down_says_the_same() {
+    for text in FIXTURES {
+        let slim = slim(text);
+        assert!(slim.len() < text.len() / 2, "{} of {}", slim.len(), text.len());
+        assert_eq!(parse(slim.as_bytes()), parse(text.as_bytes()));
+    }
+}
+
 /// The recording with a section replaced.
 fn with(section: &str, body: &str, status: i32) -> String {
     let begin = format!("@@causeway begin {section}\n");
@@ -207,7 +225,8 @@ fn what_cannot_be_read_is_an_error_and_not_left_out() {
         ("links", "l demo <UP> qlen 5"),
         ("routes", "r 242.1.0/16 dev demo"),
         ("routes", "r nothing"),
-        ("settings of links", "c demo odd on"),
+        ("settings", "c demo odd on"),
+        ("settings", "inet demo forwarding off"),
         ("ARP tables", "d demo soon"),
     ] {
         let error = parse(with("kernel", line, 0).as_bytes()).expect_err(line);
