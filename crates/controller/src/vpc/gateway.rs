@@ -105,7 +105,7 @@ impl Room {
         };
         let of_all = repaired.gateway.and_then(|what| Some((visit.tunnels.keys().next()?.clone(), what)));
         for (key, what) in of_all.into_iter().chain(repaired.tunnels) {
-            let note = format!("put back on gateway {gateway}: {what}");
+            let note = format!("repaired on gateway {gateway}: {what}");
             self.announce(&key, false, "DriftRepaired", note).await;
         }
     }
