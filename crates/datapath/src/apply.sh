@@ -10,6 +10,10 @@ write() {
     printf 'Command failed -:%s\n' "$number"
   done
 }
+# A tool that hangs would hang whoever waits for the lock as well.
+bounded() {
+  if has timeout; then timeout -s KILL 20 "$@"; else "$@"; fi
+}
 feed() {
   [[ $2 ]] || return
   begin "$1"
@@ -88,5 +92,5 @@ fence
 changed=$(change)
 listed=$(listing)
 exec 9<&-
-printf '%s\n' "$changed"
-answer "$listed"
+printf '%s\n' "$changed" "$listed"
+finish 0

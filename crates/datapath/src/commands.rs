@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use async_trait::async_trait;
 use causeway_core::vpc::Plan;
+use sha1::{Digest as _, Sha1};
 
 use crate::done::end_of;
 use crate::render::Input;
@@ -59,12 +60,12 @@ impl<R: Run> Commands<R> {
         Self { runner }
     }
 
-    async fn run(&self, script: &str, stdin: &[u8]) -> Result<Sections, Trouble> {
+    async fn run(&self, script: &str, stdin: &[u8]) -> Result<Answer, Trouble> {
         let output = self.runner.run(&["bash", "-c", script], stdin).await.map_err(without_bash)?;
         if never_began(&output) {
             return Err(Trouble::ToolMissing("bash".into()));
         }
-        Sections::parse(&output.stdout)
+        Ok(Answer { sections: Sections::parse(&output.stdout)?, stdout: output.stdout })
     }
 }
 
@@ -88,25 +89,46 @@ fn says_no_bash(text: &str) -> bool {
 }
 
 /// A listing, from what a script said.
-fn listing(sections: &Sections) -> Result<Listing, Trouble> {
-    Ok(Listing { have: parse::have(sections)?, digest: sections.digest.clone().map(Digest) })
+fn listing(answer: &Answer) -> Result<Listing, Trouble> {
+    Ok(Listing { have: parse::have(&answer.sections)?, digest: Digest::of(&answer.stdout) })
+}
+
+impl Digest {
+    /// That of the listing at the end of a script's output: what `look.sh` makes of it as well.
+    fn of(stdout: &[u8]) -> Option<Self> {
+        let line = |text: &str, from_end: bool| {
+            let mut places = stdout.windows(text.len()).enumerate();
+            let is_it = |(_, window): &(usize, &[u8])| *window == text.as_bytes();
+            if from_end { places.rfind(is_it) } else { places.find(is_it) }.map(|(at, _)| at)
+        };
+        let listing =
+            stdout.get(line("@@causeway begin kernel\n", false)?..line("\n@@causeway done ", true)?)?;
+        let digest = Sha1::digest(listing);
+        Some(Self(digest.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))))
+    }
+}
+
+/// A script's answer.
+struct Answer {
+    stdout: Vec<u8>,
+    sections: Sections,
 }
 
 #[async_trait]
 impl<R: Run> Datapath for Commands<R> {
     async fn observe(&self, known: Option<&Digest>) -> Result<Looked, Trouble> {
         let known = known.map_or("", |digest| &digest.0);
-        let sections = self.run(&OBSERVE, format!("{known}\n").as_bytes()).await?;
-        if sections.same { Ok(Looked::Same) } else { listing(&sections).map(Looked::Listed) }
+        let answer = self.run(&OBSERVE, format!("{known}\n").as_bytes()).await?;
+        if answer.sections.same { Ok(Looked::Same) } else { listing(&answer).map(Looked::Listed) }
     }
 
     async fn apply(&self, plan: &Plan, term: Option<u64>) -> Result<Applied, Trouble> {
         let input = Input::of(plan);
         let (script, parts) = (APPLY.as_bytes(), input.bytes(term));
         let lengths = format!("{} {}\n", script.len(), parts.len());
-        let sections = self.run(&START, &[lengths.as_bytes(), script, &parts].concat()).await?;
-        let failures = outcome::failures(plan, &input, &sections);
-        Ok(Applied { listing: listing(&sections)?, failures })
+        let answer = self.run(&START, &[lengths.as_bytes(), script, &parts].concat()).await?;
+        let failures = outcome::failures(plan, &input, &answer.sections);
+        Ok(Applied { listing: listing(&answer)?, failures })
     }
 }
 

@@ -247,7 +247,7 @@ impl Vpc {
         let of_all = repaired.gateway.and_then(|what| Some((visit.tunnels.keys().next()?.clone(), what)));
         for (key, what) in of_all.into_iter().chain(repaired.tunnels) {
             if let Some(tunnel) = state.tunnel(&key) {
-                let note = format!("put back on gateway {gateway}: {what}");
+                let note = format!("repaired on gateway {gateway}: {what}");
                 self.announce(term, tunnel, false, "DriftRepaired", note);
             }
         }
