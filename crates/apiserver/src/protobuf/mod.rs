@@ -22,9 +22,7 @@ pub(crate) fn decode(body: &[u8]) -> Result<Value, ApiError> {
         body.strip_prefix(MAGIC).ok_or_else(|| unreadable("it does not begin as Kubernetes' do"))?;
     let (api_version, kind, raw) =
         open(envelope).map_err(|Malformed| unreadable("its envelope is malformed"))?;
-    // Definitions are left out: in this encoding parts of their schemas are JSON in disguise.
-    let known = messages::name_of(&api_version, &kind).filter(|name| !name.starts_with("apiextensions."));
-    let name = known.ok_or_else(|| {
+    let name = messages::name_of(&api_version, &kind).ok_or_else(|| {
         ApiError::unsupported_media_type(format!(
             "{kind} in version {api_version:?} is not accepted as protobuf - accepted media types include: \
              application/json, application/yaml"
@@ -107,14 +105,18 @@ fn one(item: Item, raw: &Raw<'_>) -> Result<Value, Malformed> {
         Item::Text => json!(lossy(raw.bytes()?)),
         Item::Flag => json!(raw.integer()? != 0),
         Item::Integer => json!(raw.integer()?),
-        Item::Float => json!(raw.float()?),
+        Item::Float => float(raw.float()?),
         Item::Bytes => json!(base64::engine::general_purpose::STANDARD.encode(raw.bytes()?)),
         Item::Time => time(raw.bytes()?, false)?,
         Item::MicroTime => time(raw.bytes()?, true)?,
         Item::Quantity => json!(text_at(raw.bytes()?, 1)?),
         Item::NumberOrText => number_or_text(raw.bytes()?)?,
         Item::Json => serde_json::from_slice(text_at(raw.bytes()?, 1)?.as_bytes()).map_err(|_| Malformed)?,
-        Item::FlagOrMessage(_) => return Err(Malformed),
+        Item::FlagOrMessage(name) => match bytes_at(raw.bytes()?, 2)? {
+            Some(schema) => Value::Object(message(name, schema)?),
+            None => json!(integer_at(raw.bytes()?, 1)?.unwrap_or(0) != 0),
+        },
+        Item::Wrapped(name) => Value::Object(message(name, bytes_at(raw.bytes()?, 1)?.ok_or(Malformed)?)?),
         Item::Message(name) => Value::Object(message(name, raw.bytes()?)?),
     })
 }
@@ -149,14 +151,23 @@ fn integer_at(bytes: &[u8], number: u64) -> Result<Option<i64>, Malformed> {
     Ok(None)
 }
 
-fn text_at(bytes: &[u8], number: u64) -> Result<String, Malformed> {
+fn bytes_at(bytes: &[u8], number: u64) -> Result<Option<&[u8]>, Malformed> {
     for field in fields(bytes) {
         let field = field?;
         if field.number == number {
-            return field.value.bytes().map(lossy);
+            return field.value.bytes().map(Some);
         }
     }
-    Ok(String::new())
+    Ok(None)
+}
+
+fn text_at(bytes: &[u8], number: u64) -> Result<String, Malformed> {
+    Ok(bytes_at(bytes, number)?.map(lossy).unwrap_or_default())
+}
+
+/// A whole number is written without a fraction, as in JSON bodies.
+fn float(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 9e15 { json!(value as i64) } else { json!(value) }
 }
 
 fn lossy(bytes: &[u8]) -> String {
@@ -210,10 +221,6 @@ mod tests {
         for end in 0..whole.len() {
             let _ = decode(&whole[..end]);
         }
-        assert_eq!(
-            decode(&body("apiextensions.k8s.io/v1", "CustomResourceDefinition", b"")).unwrap_err().code,
-            415
-        );
         assert_eq!(decode(b"{}").unwrap_err().code, 400);
         assert_eq!(decode(&body("example.com/v1", "Widget", b"")).unwrap_err().code, 415);
     }
