@@ -120,6 +120,17 @@ async fn record(cluster: &Cluster, namespace: &str, name: &str, address: Option<
         .await;
 }
 
+/// Waits until an id is claimed at the broker, or no more.
+async fn claimed(broker: &Cluster, id: &str, wanted: bool) {
+    let what = format!("somebody claims {id}: {wanted}");
+    broker
+        .until(&what, PATIENCE, async || {
+            let names = broker.kubectl(&["get", "leases", "-n", MEETING, "-o", "name"]).await.ok();
+            if names.contains(&format!(".{id}.")) == wanted { Ok(()) } else { Err(names) }
+        })
+        .await;
+}
+
 async fn patch_discovery(cluster: &Cluster, spec: Value) {
     let patch = json!({ "spec": spec }).to_string();
     let object = ["patch", "servicediscovery", "service-discovery", "-n", "submariner-operator"];
@@ -149,9 +160,9 @@ async fn peer_changes(one: &Cluster, two: &Cluster, broker: &Cluster) {
     two.kubectl(&["delete", "sts", "-n", SYSTEM, "vpc-nat-gw-gw2"]).await.ok();
     record(one, SYSTEM, "gw2-cluster2", None).await;
     patch_discovery(two, json!({"clusterID": "cluster9"})).await;
-    record(broker, MEETING, "gw1.cluster9", Some("172.50.16.29")).await;
+    claimed(broker, "cluster9", true).await;
     patch_discovery(two, json!({"clusterID": "cluster2"})).await;
-    record(broker, MEETING, "gw1.cluster9", None).await;
+    claimed(broker, "cluster9", false).await;
     record(one, SYSTEM, "gw1-cluster2", Some("172.50.16.29")).await;
 }
 
