@@ -51,6 +51,23 @@ bench: ## Measure: time to the first packet, 1,000 tunnels, and how both grow.
 api-suite: ## Run the Kubernetes API suite against $$KUBECONFIG, or without it against our own server.
 	@$(TIMED) "API suite" cargo test -p causeway-apiserver --test suite --test kubectl -- --nocapture
 
+.PHONY: real
+real: ## Build a real control plane once, start two clusters and a broker, and test on them (TESTS="tunnels …").
+	@hack/setup.sh real
+	@$(TIMED) "control plane" hack/control-plane-build.sh
+	@$(TIMED) "build the tests" cargo test --workspace --no-run
+	@$(TIMED) "real control plane" hack/real.sh $(TESTS)
+
+.PHONY: real-up
+real-up: ## Start real API servers in .cache/real and leave them running: cluster1, cluster2, broker.
+	@hack/setup.sh real
+	@$(TIMED) "real API servers" hack/control-plane.sh up .cache/real cluster1 cluster2 broker
+	@echo "kubeconfigs: $$(ls .cache/real/*.kubeconfig | tr '\n' ' ')"
+
+.PHONY: real-down
+real-down: ## Stop what real-up started.
+	@hack/control-plane.sh down .cache/real
+
 .PHONY: manifests
 manifests: ## Write deploy/crds.yaml from the types.
 	@cargo run -q -p causeway --no-default-features -- crds > deploy/crds.yaml.new
@@ -58,7 +75,7 @@ manifests: ## Write deploy/crds.yaml from the types.
 
 .PHONY: deploy
 deploy: ## Write deploy.yaml: everything that a cluster needs, with image IMG.
-	@for part in deploy/crds.yaml deploy/controller.yaml; do echo '---'; sed 's|image: causeway:latest|image: $(IMG)|' $$part; done > deploy.yaml
+	@for part in deploy/crds.yaml deploy/controller.yaml deploy/submariner.yaml; do echo '---'; sed 's|image: causeway:latest|image: $(IMG)|' $$part; done > deploy.yaml
 	@echo "deploy.yaml written; kubectl apply -f deploy.yaml"
 
 .PHONY: docker-build

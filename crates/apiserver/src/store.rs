@@ -66,6 +66,18 @@ impl Object {
         Key::new(crate::meta::text(&self.value, "namespace"), crate::meta::name(&self.value))
     }
 
+    /// The object as the answer to a write that was not carried out.
+    pub(crate) fn not_stored(&self, version: Option<u64>) -> Object {
+        match version {
+            Some(version) => self.at_version(version),
+            None => {
+                let mut value = self.value.clone();
+                crate::meta::set(&mut value, "resourceVersion", None);
+                Object { value, version: 0, encodings: Mutex::new(Vec::new()) }
+            }
+        }
+    }
+
     /// The same object as if it had been written at another version.
     pub(crate) fn at_version(&self, version: u64) -> Object {
         Object::new(self.value.clone(), version)
@@ -148,6 +160,23 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) fn new(capacity: usize) -> Self {
         Store { version: 1, compacted: 0, capacity, shelves: BTreeMap::new(), order: VecDeque::new() }
+    }
+
+    /// The same objects without the history: nobody watches a copy.
+    pub(crate) fn copy(&self) -> Store {
+        let copied = |shelf: &Shelf| Shelf {
+            objects: shelf.objects.clone(),
+            closings: shelf.closings,
+            forgotten: self.version,
+            ..Shelf::new()
+        };
+        Store {
+            version: self.version,
+            compacted: self.version,
+            capacity: self.capacity,
+            shelves: self.shelves.iter().map(|(name, shelf)| (name.clone(), copied(shelf))).collect(),
+            order: VecDeque::new(),
+        }
     }
 
     /// The version of the latest change anywhere.

@@ -12,12 +12,19 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use support::{PATIENCE, Sandbox, can_run, processes_of};
+use support::{PATIENCE, Sandbox, can_run, processes_of, real};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_causeway");
 
 fn causeway(args: &[&str]) -> Output {
     Command::new(PROGRAM).args(args).stdin(Stdio::null()).output().expect("the program runs")
+}
+
+/// Runs a sandbox to its end.
+fn sandbox(args: &[&str]) -> Output {
+    let turn = real::turn(args);
+    let flags: Vec<&str> = std::iter::once("sandbox").chain(turn.flags.iter().map(String::as_str)).collect();
+    causeway(&flags)
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -35,7 +42,7 @@ fn until(what: &str, is: impl Fn() -> bool) {
 
 /// Runs a sandbox to its proof and reads the report.
 fn once(args: &[&str]) -> Value {
-    let output = causeway(&[&["sandbox", "--once", "-o", "json"], args].concat());
+    let output = sandbox(&[&["--once", "-o", "json"], args].concat());
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
         panic!("{error}: {}\n{}", text(&output.stdout), text(&output.stderr));
     });
@@ -104,7 +111,7 @@ fn what_can_not_be_proved_is_reported_with_the_reason() {
                  "interfaceAddr": "10.100.0.1/24"}}"#;
     fs::write(&file, tunnel).expect("written");
     let file = file.to_str().expect("text");
-    let output = causeway(&["sandbox", "--once", "-o", "json", "--timeout", "3", "--apply", file]);
+    let output = sandbox(&["--once", "-o", "json", "--timeout", "3", "--apply", file]);
     assert_eq!(output.status.code(), Some(1));
     let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
     assert_eq!(report["ready"], false);
@@ -166,8 +173,14 @@ fn a_killed_sandbox_leaves_no_process_and_no_folder_behind() {
     if !can_run(&[]) {
         return;
     }
+    let turn = real::turn(&["-o", "json"]);
     let mut command = Command::new(PROGRAM);
-    command.args(["sandbox", "-o", "json"]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+        .arg("sandbox")
+        .args(&turn.flags)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let mut child = command.spawn().expect("it starts");
     let mut lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
     let folder = lines.find_map(|line| {

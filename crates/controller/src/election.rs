@@ -179,7 +179,7 @@ impl Candidate {
             return won(self.leases.create(&posting(), &claim).await);
         };
         self.note(seen, &lease);
-        let silent = seen.as_ref().is_some_and(|seen| seen.at.elapsed() > seen.lasts);
+        let silent = seen.as_ref().is_some_and(|seen| seen.at.elapsed() >= seen.lasts);
         if self.is_free(&lease) || silent {
             let before = lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or(0);
             let before = u64::try_from(before).unwrap_or(0).max(newer_than);

@@ -127,12 +127,14 @@ fn link_of(action: &Action) -> Option<&str> {
         | Action::Promote { link } => Some(link.as_str()),
         Action::RoutePut { route, .. } => route.dev.as_deref(),
         Action::LinkAdd { .. }
+        | Action::LinkFree { .. }
         | Action::LinkDel { .. }
         | Action::RouteDel { .. }
         | Action::Forward
         | Action::NatDel { .. }
         | Action::NatInsert { .. }
         | Action::ClampDel { .. }
+        | Action::ClampAll { .. }
         | Action::ClampInsert { .. }
         | Action::ForgetAstray { .. } => None,
     }

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use causeway_core::vpc::action::{LOOSE, clamp_spec, rule_spec};
+use causeway_core::vpc::action::{LOOSE, clamp_spec, rule_spec, shared_clamp_spec};
 use causeway_core::vpc::{Action, LINK_GROUP, LinkKind, MARK, Plan, ROUTE_PROTOCOL, Route, Variant};
 
 /// Milliseconds after which an unanswered ARP request is sent again. Two ends never come up together: with the
@@ -63,13 +63,10 @@ pub(crate) struct Input {
 impl Input {
     /// Renders every step of a plan.
     pub(crate) fn of(plan: &Plan) -> Self {
-        let is_sysctl = |action: &Action| part(action, false) == Part::Sysctls;
-        let last_sysctl = plan.steps.iter().rposition(|step| is_sysctl(&step.action));
         let mut input = Self::default();
         for (index, step) in plan.steps.iter().enumerate() {
-            let late = last_sysctl.is_none_or(|last| index > last);
             if is_sayable(&step.action) {
-                input.lines.push((part(&step.action, late), index, line(&step.action)));
+                input.lines.push((part(&step.action), index, line(&step.action)));
             } else {
                 input.unsayable.push(index);
             }
@@ -111,24 +108,24 @@ fn tables<'a>(rules: impl Iterator<Item = &'a str>) -> String {
     [("nat", nat), ("mangle", mangle)].into_iter().map(block).collect()
 }
 
-/// Where a step belongs. A link that goes before others are made frees their place; one that goes `late` is
-/// stale.
-fn part(action: &Action, late: bool) -> Part {
+/// Where a step belongs.
+fn part(action: &Action) -> Part {
     match action {
-        Action::LinkAdd { .. }
+        Action::LinkFree { .. }
+        | Action::LinkAdd { .. }
         | Action::LinkAlias { .. }
         | Action::ProxyDelay { .. }
         | Action::AddrPut { .. } => Part::Links,
-        Action::LinkDel { .. } if late => Part::Routes,
-        Action::LinkDel { .. } => Part::Links,
         Action::Forward | Action::ProxyArp { .. } | Action::LooseFilter { .. } | Action::Promote { .. } => {
             Part::Sysctls
         }
         Action::NatDel { variant, .. }
         | Action::NatInsert { variant, .. }
         | Action::ClampDel { variant, .. }
+        | Action::ClampAll { variant }
         | Action::ClampInsert { variant, .. } => Part::Nat(*variant),
         Action::LinkUp { .. }
+        | Action::LinkDel { .. }
         | Action::AddrDel { .. }
         | Action::RoutePut { .. }
         | Action::RouteDel { .. } => Part::Routes,
@@ -143,7 +140,7 @@ fn is_sayable(action: &Action) -> bool {
         !name.starts_with('-') && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.@".contains(c))
     };
     match action {
-        Action::LinkDel { link } => plain(link),
+        Action::LinkFree { link } | Action::LinkDel { link } => plain(link),
         Action::RouteDel { route } => route.dev.as_deref().is_none_or(plain),
         _ => true,
     }
@@ -157,7 +154,7 @@ fn line(action: &Action) -> String {
         }
         Action::LinkAlias { link, owner } => format!("link set dev {link} alias {MARK}{owner}"),
         Action::LinkUp { link } => format!("link set dev {link} up"),
-        Action::LinkDel { link } => format!("link del dev {link}"),
+        Action::LinkFree { link } | Action::LinkDel { link } => format!("link del dev {link}"),
         Action::ProxyDelay { link } => {
             format!("ntable change name arp_cache dev {link} proxy_delay 0 retrans {RETRANS}")
         }
@@ -175,6 +172,7 @@ fn line(action: &Action) -> String {
             format!("-I POSTROUTING 1 {}", rule_spec(owner, *range, *egress))
         }
         Action::ClampDel { spec, .. } => format!("-D FORWARD {spec}"),
+        Action::ClampAll { .. } => format!("-I FORWARD 1 {}", shared_clamp_spec()),
         Action::ClampInsert { owner, link, .. } => {
             format!("-I FORWARD 1 {}", clamp_spec(owner, link.as_str()))
         }
@@ -252,7 +250,7 @@ mod tests {
         let egress = EgressRange { first: [242, 0, 0, 1].into(), last: [242, 0, 0, 8].into() };
         let kind = LinkKind::Vxlan { vni: 100, port: 4789, local, remote, dev: Some("net1".into()) };
         let plan = steps(vec![
-            Action::LinkDel { link: "in-the-way".into() },
+            Action::LinkFree { link: "in-the-way".into() },
             Action::Forward,
             Action::LinkAdd { link: link(), want: kind },
             Action::LinkAlias { link: link(), owner: owner.clone() },

@@ -105,12 +105,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Re
     }
     let route = path::route(request.uri().path());
     let asked = Arc::new(asked::describe(&shared, &route, &request));
-    let result = tokio::select! {
-        result = admit_and_dispatch(&shared, &asked, route, request) => result,
-        () = shared.stopping.cancelled() => {
-            Err(ApiError::new(503, "ServiceUnavailable", "the server is stopping"))
-        }
-    };
+    let result = admit_and_dispatch(&shared, &asked, route, request).await;
     let response = result.unwrap_or_else(|error| respond::error(&error));
     let code = response.status().as_u16();
     let clock = shared.read().clock.clone();
@@ -128,7 +123,12 @@ async fn admit_and_dispatch(
     route: Route,
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
-    shared.faults.admit(asked).await?;
+    tokio::select! {
+        admitted = shared.faults.admit(asked) => admitted?,
+        () = shared.stopping.cancelled() => {
+            return Err(ApiError::new(503, "ServiceUnavailable", "the server is stopping"));
+        }
+    }
     dispatch(shared, asked, route, request).await
 }
 
@@ -162,9 +162,6 @@ async fn serve(call: &Call, request: Request<Body>) -> Result<Response, ApiError
     let below = place.namespace.is_some();
     if below && !resource.namespaced || (place.name.is_some() && resource.namespaced && !below) {
         return Err(ApiError::no_such_path());
-    }
-    if !query.text("dryRun").is_empty() && *request.method() != Method::GET {
-        return Err(ApiError::bad_request("dryRun is not supported by this server: nothing was changed"));
     }
     let headers = request.headers();
     match (place.subresource.as_deref(), request.method().clone()) {

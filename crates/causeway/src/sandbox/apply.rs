@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use anyhow::{Context, bail};
 use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
@@ -76,7 +77,7 @@ async fn find(client: &Client, object: &Value) -> anyhow::Result<(Api<DynamicObj
 }
 
 /// A kind, and whether its objects live in namespaces.
-type Kind = (ApiResource, bool);
+pub(super) type Kind = (ApiResource, bool);
 
 async fn discover(client: &Client, version: &str, kind: &str) -> anyhow::Result<Kind> {
     let (group, version) = version.split_once('/').unwrap_or(("", version));
@@ -92,6 +93,7 @@ fn known(version: &str, kind: &str) -> Option<&'static Kind> {
             (ApiResource::erase::<Namespace>(&()), false),
             (ApiResource::erase::<Node>(&()), false),
             (ApiResource::erase::<StatefulSet>(&()), true),
+            (ApiResource::erase::<Lease>(&()), true),
         ];
         let defined = causeway_api::crds().into_iter().chain(causeway_api::foreign::crds());
         built_in.into_iter().chain(defined.flat_map(|crd| kinds_of(&crd))).collect()
@@ -99,7 +101,8 @@ fn known(version: &str, kind: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|(resource, _)| resource.api_version == version && resource.kind == kind)
 }
 
-fn kinds_of(crd: &CustomResourceDefinition) -> Vec<Kind> {
+/// The kinds, one per version, that a definition defines.
+pub(super) fn kinds_of(crd: &CustomResourceDefinition) -> Vec<Kind> {
     let (spec, namespaced) = (&crd.spec, crd.spec.scope == "Namespaced");
     let kind = |version: &str| {
         let gvk = GroupVersionKind::gvk(&spec.group, version, &spec.names.kind);
@@ -108,7 +111,7 @@ fn kinds_of(crd: &CustomResourceDefinition) -> Vec<Kind> {
     spec.versions.iter().map(|version| kind(&version.name)).collect()
 }
 
-/// Installs CRDs and waits until they are served.
+/// Installs CRDs, or brings those up to date that an earlier sandbox installed, and waits until they are served.
 pub(super) async fn crds(client: &Client, crds: Vec<CustomResourceDefinition>) -> anyhow::Result<()> {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     let install = |crd: CustomResourceDefinition| {
@@ -116,7 +119,14 @@ pub(super) async fn crds(client: &Client, crds: Vec<CustomResourceDefinition>) -
         async move {
             let name = crd.name_any();
             let what = || format!("CRD {name}");
-            let made = api.create(&PostParams::default(), &crd).await.with_context(what)?;
+            let made = match api.create(&PostParams::default(), &crd).await {
+                Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                    let patch = Patch::Merge(json!({"spec": crd.spec}));
+                    api.patch(&name, &PatchParams::default(), &patch).await
+                }
+                made => made,
+            };
+            let made = made.with_context(what)?;
             let established = conditions::is_crd_established();
             if !established.matches_object(Some(&made)) {
                 await_condition(api, &name, established).await.with_context(what)?;

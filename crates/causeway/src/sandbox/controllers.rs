@@ -33,6 +33,10 @@ const LOOK: Duration = Duration::from_millis(25);
 pub(super) struct Controller {
     pub(super) cluster: Cluster,
     pub(super) program: PathBuf,
+    /// The account it works as.
+    pub(super) kubeconfig: PathBuf,
+    /// Where its lease lives, where that is not the default.
+    pub(super) lease_namespace: Option<&'static str>,
     /// Holds the kubeconfig, the pid file and the log.
     pub(super) folder: PathBuf,
     pub(super) sandbox: String,
@@ -92,7 +96,8 @@ impl Controller {
     fn spawn(&self) -> anyhow::Result<Child> {
         let log = open_log(&self.folder, self.cluster)?;
         let mut command = Command::new(&self.program);
-        command.arg("controller").arg("--kubeconfig").arg(kubeconfig(&self.folder, &self.cluster.id()));
+        command.arg("controller").arg("--kubeconfig").arg(&self.kubeconfig);
+        command.args(self.lease_namespace.iter().flat_map(|name| ["--lease-namespace", name]));
         command.args(["--identity", &format!("sandbox-{}", self.cluster)]);
         command.args(["--listen", "127.0.0.1:0", "--exit-with-parent"]);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);

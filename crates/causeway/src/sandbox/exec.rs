@@ -18,6 +18,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
+use super::exec_log::ExecLog;
 use super::faults::{self, Faults, UnknownFault};
 use super::marks::{self, kill_marked};
 use super::nat;
@@ -36,12 +37,13 @@ pub(super) struct PodExec {
     pods: RunningPods,
     client: OnceLock<Client>,
     count: AtomicU64,
+    log: ExecLog,
 }
 
 impl PodExec {
     /// For the pods in `pods`. Nothing is admitted before [`PodExec::connect`].
-    pub(super) fn new(sandbox: &str, pods: RunningPods) -> PodExec {
-        PodExec { sandbox: sandbox.into(), pods, client: OnceLock::new(), count: AtomicU64::new(0) }
+    pub(super) fn new(sandbox: &str, pods: RunningPods, log: ExecLog) -> PodExec {
+        PodExec { sandbox: sandbox.into(), pods, client: OnceLock::new(), count: AtomicU64::new(0), log }
     }
 
     /// The server calls us and we ask it for the pod's annotations: it is known only once started.
@@ -70,7 +72,13 @@ impl PodExec {
         command
     }
 
-    async fn start(&self, request: &ExecRequest, pod: &RunningPod, io: ExecIo) -> Result<i32, String> {
+    async fn start(
+        &self,
+        number: u64,
+        request: &ExecRequest,
+        pod: &RunningPod,
+        io: ExecIo,
+    ) -> Result<i32, String> {
         let faults = self.faults(request).await.map_err(|(_, _, message)| message)?;
         if faults.hang {
             std::future::pending::<()>().await;
@@ -79,7 +87,6 @@ impl PodExec {
         let path = faults.path(pod.folder()).map_err(|error| format!("cannot hide tools: {error}"))?;
         let argv = &request.command;
         let first = argv.first().ok_or("no command was given")?;
-        let number = self.count.fetch_add(1, Ordering::Relaxed);
         let exec = format!("{}-{number}", pod.mark);
         let mut leash = Leash { exec: exec.clone(), tied: true };
         let failed = |error: std::io::Error| format!("cannot run {first:?} in the container: {error}");
@@ -117,13 +124,17 @@ impl Exec for PodExec {
         let Some(pod) = self.pods.find(&request.namespace, &request.pod) else {
             return ExecEnd::Failed("the container is not running".into());
         };
-        tokio::select! {
-            end = self.start(&request, &pod, io) => match end {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let entry = self.log.begin(number, &request);
+        let end = tokio::select! {
+            end = self.start(number, &request, &pod, io) => match end {
                 Ok(code) => ExecEnd::Exited(code),
                 Err(message) => ExecEnd::Failed(message),
             },
             () = pod.ended.cancelled() => ExecEnd::Exited(KILLED),
-        }
+        };
+        entry.end(&end);
+        end
     }
 }
 

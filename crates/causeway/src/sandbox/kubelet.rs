@@ -17,7 +17,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -29,7 +29,7 @@ use super::pod_status;
 use super::running::{RunningPod, RunningPods};
 use super::topology::Fabric;
 use super::views::{self, Listed};
-use super::workloads::{Life, Scene, SetStatus, Step, plan};
+use super::workloads::{Life, Scene, SetStatus, Sets, Step, plan};
 
 const RETRY: Duration = Duration::from_millis(250);
 
@@ -41,11 +41,12 @@ pub(super) struct Kubelet {
     client: Client,
     fabric: Arc<Fabric>,
     running: RunningPods,
+    sets: Sets,
 }
 
 impl Kubelet {
-    pub(super) fn new(client: Client, fabric: Arc<Fabric>, running: RunningPods) -> Kubelet {
-        Kubelet { client, fabric, running }
+    pub(super) fn new(client: Client, fabric: Arc<Fabric>, running: RunningPods, sets: Sets) -> Kubelet {
+        Kubelet { client, fabric, running, sets }
     }
 
     /// Works until dropped; an error means that a watch ended for good.
@@ -108,7 +109,7 @@ impl Kubelet {
     /// Carries out what is to be done right now; false when something failed.
     async fn settle(&self, role: Role, mut scene: Scene) -> bool {
         scene.life = self.life(role);
-        for step in plan(role, &scene) {
+        for step in plan(self.sets, role, &scene) {
             tracing::debug!(cluster = %self.fabric.cluster(), pod = role.short(), ?step, "kubelet");
             if let Err(error) = self.carry_out(role, &scene, step).await {
                 let error = format!("{error:#}");
@@ -131,6 +132,7 @@ impl Kubelet {
             Step::Release { uid } => delete(&pods, role, uid, Some(0)).await,
             Step::Delete { uid } => delete(&pods, role, uid, None).await,
             Step::Create => self.create(&pods, scene, role).await,
+            Step::Bind => self.bind(&pods, role).await,
             Step::Start { uid, boot } => {
                 self.start(role, uid, boot).await?;
                 self.tell(&pods, scene, role).await
@@ -171,6 +173,26 @@ impl Kubelet {
             // Made by an earlier step whose event is still on its way.
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
             made => made.map(drop).context("creating the pod"),
+        }
+    }
+
+    async fn bind(&self, pods: &Api<Pod>, role: Role) -> anyhow::Result<()> {
+        let cluster = self.fabric.cluster();
+        let patch =
+            Patch::Merge(json!({"metadata": {"annotations": kubeovn::own_annotations(cluster, role)}}));
+        let name = role.pod();
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": cluster.node()},
+        });
+        let bound = async {
+            pods.patch_metadata(&name, &PatchParams::default(), &patch).await?;
+            pods.create_subresource::<_, Value>("binding", &name, &PostParams::default(), &binding).await
+        };
+        match bound.await {
+            // Deleted meanwhile, or bound by an earlier step whose event is still on its way.
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+            bound => bound.map(drop).context("binding the pod"),
         }
     }
 

@@ -128,7 +128,8 @@ pub(super) fn pod(cluster: Cluster, role: Role, set: Option<&SetView>) -> Value 
     })
 }
 
-fn own_annotations(cluster: Cluster, role: Role) -> Vec<(String, String)> {
+/// What kube-ovn writes on a pod once it has given it its addresses.
+pub(super) fn own_annotations(cluster: Cluster, role: Role) -> BTreeMap<String, String> {
     let mut all = vec![
         ("ovn.kubernetes.io/allocated".to_owned(), "true".to_owned()),
         ("ovn.kubernetes.io/routed".into(), "true".into()),
@@ -149,7 +150,7 @@ fn own_annotations(cluster: Cluster, role: Role) -> Vec<(String, String)> {
         }
         Role::Client => {}
     }
-    all
+    all.into_iter().collect()
 }
 
 #[cfg(test)]

@@ -20,8 +20,10 @@ mod apply;
 mod controllers;
 mod echo;
 mod exec;
+mod exec_log;
 mod faults;
 mod folder;
+mod given;
 mod kubelet;
 mod kubeovn;
 mod marks;
@@ -83,6 +85,13 @@ pub(crate) struct Args {
     /// How many clusters to run.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=9))]
     pub(crate) clusters: u8,
+    /// Use these API servers in place of embedded ones: one per cluster, then the broker's. They must have no
+    /// nodes, and the clusters a controller manager.
+    #[arg(long, value_name = "FILE,…", value_delimiter = ',', num_args = 1, conflicts_with = "clusters")]
+    pub(crate) kubeconfig: Vec<PathBuf>,
+    /// The program that plays the kubelet towards given API servers; hack/control-plane-build.sh builds it.
+    #[arg(long, value_name = "FILE", env = "CAUSEWAY_KUBELET", default_value = "causeway-kubelet")]
+    pub(crate) kubelet: PathBuf,
     /// Make no tunnel: only the clusters and their controllers.
     #[arg(long)]
     pub(crate) bare: bool,

@@ -1,6 +1,6 @@
 //! One member cluster: its API server, its network, and those parts of a cluster that we play.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -12,49 +12,98 @@ use super::addresses::{Cluster, Gateway};
 use super::apply;
 use super::controllers::kubeconfig;
 use super::exec::PodExec;
+use super::exec_log::ExecLog;
+use super::given::{self, Given, StandIn};
 use super::kubelet::Kubelet;
 use super::kubeovn;
 use super::pod_status;
 use super::report::ClusterReport;
 use super::running::RunningPods;
-use super::submariner::{self, BrokerAccess};
+use super::submariner::{self, BROKER, BrokerAccess};
 use super::topology::Fabric;
 use super::vpc;
+use super::workloads::Sets;
 
 /// Tasks that must not end by themselves; when one does, the sandbox says why and ends.
 pub(super) type Tasks = JoinSet<anyhow::Result<()>>;
+
+/// Where an API server comes from.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    /// We run it.
+    Embedded,
+    /// Somebody else does; this kubeconfig leads to it.
+    Given(PathBuf),
+}
+
+enum ApiServer {
+    Embedded(Server),
+    Given(Given),
+}
+
+impl ApiServer {
+    fn url(&self) -> String {
+        match self {
+            ApiServer::Embedded(server) => server.url(),
+            ApiServer::Given(given) => given.url.clone(),
+        }
+    }
+
+    async fn shutdown(self) {
+        match self {
+            ApiServer::Embedded(server) => server.shutdown().await,
+            ApiServer::Given(given) => {
+                if let Err(error) = given.sweep().await {
+                    tracing::warn!(error = format!("{error:#}"), "a given API server is left as it is");
+                }
+            }
+        }
+    }
+}
 
 /// A member cluster.
 pub(super) struct Site {
     pub(super) cluster: Cluster,
     pub(super) client: Client,
     pub(super) running: RunningPods,
-    server: Server,
+    server: ApiServer,
+    exec: Arc<PodExec>,
+    stand_in: Option<StandIn>,
+    kubelet_port: Option<u16>,
 }
 
 /// Where the members meet: an API server and nothing else.
 pub(super) struct Broker {
-    server: Server,
+    server: ApiServer,
 }
 
 impl Broker {
-    /// Starts the broker's API server.
-    pub(super) async fn start(folder: &Path) -> anyhow::Result<Broker> {
-        let (server, client) = serve("broker", None, folder).await?;
+    /// Starts the broker's API server, or prepares a given one.
+    pub(super) async fn start(source: &Source, folder: &Path) -> anyhow::Result<Broker> {
+        let (server, client) = match source {
+            Source::Embedded => serve("broker", None, folder).await?,
+            Source::Given(file) => connect("broker", file, folder).await?,
+        };
         let (crds, namespaces) = tokio::join!(
             apply::crds(&client, causeway_api::crds()),
             apply::all(&client, submariner::broker_namespaces()),
         );
         crds.and(namespaces).context("the broker")?;
+        if let ApiServer::Given(given) = &server {
+            given.admit_members().await.context("the broker")?;
+        }
         Ok(Broker { server })
     }
 
-    /// What members are told about it.
-    pub(super) fn access(&self) -> BrokerAccess {
-        BrokerAccess {
-            server: self.server.url().trim_start_matches("https://").to_owned(),
-            token: self.server.token().to_owned(),
-            ca_pem: self.server.ca_pem().to_owned(),
+    /// What a member is told about it.
+    pub(super) async fn access(&self, member: Cluster) -> anyhow::Result<BrokerAccess> {
+        match &self.server {
+            ApiServer::Embedded(server) => Ok(BrokerAccess {
+                server: server.url().trim_start_matches("https://").to_owned(),
+                token: server.token().to_owned(),
+                ca_pem: server.ca_pem().to_owned(),
+            }),
+            ApiServer::Given(given) => given.access(&member.id(), BROKER).await.context("the broker"),
         }
     }
 
@@ -64,11 +113,21 @@ impl Broker {
 }
 
 impl Site {
-    /// Starts the cluster's API server, with all CRDs and namespaces but no objects yet.
-    pub(super) async fn start(cluster: Cluster, sandbox: &str, folder: &Path) -> anyhow::Result<Site> {
+    /// Starts the cluster's API server, or prepares a given one: all CRDs and namespaces but no objects yet.
+    pub(super) async fn start(
+        cluster: Cluster,
+        source: &Source,
+        sandbox: &str,
+        folder: &Path,
+        kubelet: &Path,
+    ) -> anyhow::Result<Site> {
         let running = RunningPods::default();
-        let exec = Arc::new(PodExec::new(sandbox, running.clone()));
-        let (server, client) = serve(&cluster.id(), Some(exec.clone()), folder).await?;
+        let log = ExecLog::open(folder, &cluster.id()).context("the log of commands")?;
+        let exec = Arc::new(PodExec::new(sandbox, running.clone(), log));
+        let (server, client) = match source {
+            Source::Embedded => serve(&cluster.id(), Some(exec.clone()), folder).await?,
+            Source::Given(file) => connect(&cluster.id(), file, folder).await?,
+        };
         exec.connect(client.clone());
         let mut definitions = causeway_api::crds();
         definitions.extend(causeway_api::foreign::crds());
@@ -77,7 +136,15 @@ impl Site {
             apply::all(&client, submariner::member_namespaces()),
         );
         crds.and(namespaces).with_context(|| cluster.id())?;
-        Ok(Site { cluster, client, running, server })
+        let stand_in = match &server {
+            ApiServer::Embedded(_) => None,
+            ApiServer::Given(given) => {
+                given.admit_controller().await.with_context(|| cluster.id())?;
+                Some(StandIn::start(kubelet, cluster, sandbox, folder).await?)
+            }
+        };
+        let kubelet_port = stand_in.as_ref().map(|stand_in| stand_in.port);
+        Ok(Site { cluster, client, running, server, exec, stand_in, kubelet_port })
     }
 
     /// Fills the cluster with what kube-ovn and Submariner would hold there. `ways` are the other
@@ -90,15 +157,32 @@ impl Site {
         let members = ways.iter().map(|(other, _)| *other).chain([self.cluster]);
         let mut objects = kubeovn::objects(self.cluster, ways);
         objects.extend(submariner::objects(self.cluster, members, broker));
-        objects.push(submariner::node(self.cluster, &pod_status::now()));
+        objects.push(submariner::node(self.cluster, self.kubelet_port, &pod_status::now()));
         apply::all(&self.client, objects).await.with_context(|| self.cluster.id())
     }
 
-    /// Starts the parts we play: kubelet, StatefulSet controller, VPC router.
-    pub(super) fn play(&self, fabric: Arc<Fabric>, tasks: &mut Tasks) {
-        let kubelet = Kubelet::new(self.client.clone(), fabric.clone(), self.running.clone());
+    /// Starts the parts we play: kubelet, VPC router, and where there is nobody else, the StatefulSet controller.
+    pub(super) fn play(&mut self, fabric: Arc<Fabric>, tasks: &mut Tasks) {
+        let sets = match &self.server {
+            ApiServer::Embedded(_) => Sets::Ours,
+            ApiServer::Given(_) => Sets::Theirs,
+        };
+        let kubelet = Kubelet::new(self.client.clone(), fabric.clone(), self.running.clone(), sets);
         tasks.spawn(kubelet.run());
         tasks.spawn(vpc::keep_routes(self.client.clone(), fabric));
+        if let Some(stand_in) = self.stand_in.take() {
+            tasks.spawn(stand_in.run(self.exec.clone()));
+            tasks.spawn(given::keep_alive(self.client.clone(), self.cluster));
+        }
+    }
+
+    /// The kubeconfig of its controller, and where that keeps its lease.
+    pub(super) fn controller(&self, folder: &Path) -> (PathBuf, Option<&'static str>) {
+        let id = self.cluster.id();
+        match &self.server {
+            ApiServer::Embedded(_) => (kubeconfig(folder, &id), None),
+            ApiServer::Given(_) => (given::controller_kubeconfig(folder, &id), Some(given::LEASE_NAMESPACE)),
+        }
     }
 
     /// For the table of what is up.
@@ -121,12 +205,18 @@ impl Site {
 }
 
 /// Starts an API server and writes its kubeconfig. The parts we play reach it without a socket.
-async fn serve(name: &str, exec: Option<Arc<PodExec>>, folder: &Path) -> anyhow::Result<(Server, Client)> {
+async fn serve(name: &str, exec: Option<Arc<PodExec>>, folder: &Path) -> anyhow::Result<(ApiServer, Client)> {
     let what = || format!("the API server of {name}");
     let exec = exec.map(|exec| exec as Arc<dyn causeway_apiserver::Exec>);
     let config = Config { name: name.into(), listen: ([127, 0, 0, 1], 0).into(), exec, ..Config::default() };
     let server = Server::start(config).await.with_context(what)?;
     server.write_kubeconfig(&kubeconfig(folder, name)).with_context(what)?;
     let client = Client::new(server.router(), "default");
-    Ok((server, client))
+    Ok((ApiServer::Embedded(server), client))
+}
+
+async fn connect(name: &str, file: &Path, folder: &Path) -> anyhow::Result<(ApiServer, Client)> {
+    let given = Given::connect(name, file, folder).await?;
+    let client = given.client.clone();
+    Ok((ApiServer::Given(given), client))
 }

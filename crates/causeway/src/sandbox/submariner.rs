@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::addresses::{Cluster, WORKLOADS};
+use super::given::NODE_LABEL;
 
 /// Where Submariner lives in a member cluster.
 pub(super) const OPERATOR: &str = "submariner-operator";
@@ -75,13 +76,13 @@ fn member(cluster: Cluster) -> Value {
     })
 }
 
-/// The cluster's node, ready.
-pub(super) fn node(cluster: Cluster, now: &str) -> Value {
+/// The cluster's node, ready. A real API server reaches its kubelet at `port`, by the first address.
+pub(super) fn node(cluster: Cluster, port: Option<u16>, now: &str) -> Value {
     let name = cluster.node();
-    json!({
+    let mut node = json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": {
-            "kubernetes.io/hostname": name, "kubernetes.io/os": "linux",
+            "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", NODE_LABEL: "",
         }},
         "spec": {"podCIDR": "10.16.0.0/24", "podCIDRs": ["10.16.0.0/24"]},
         "status": {
@@ -102,7 +103,13 @@ pub(super) fn node(cluster: Cluster, now: &str) -> Value {
                 "lastHeartbeatTime": now, "lastTransitionTime": now,
             }],
         },
-    })
+    });
+    if let Some(port) = port {
+        // A host name would be asked for first, and nobody can resolve this one.
+        node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "127.0.0.1"}]);
+        node["status"]["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": port}});
+    }
+    node
 }
 
 fn kernel() -> String {

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::addresses::{Cluster, Gateway, Role, SYSTEM};
+use super::addresses::{Cluster, Gateway, MAX_CLUSTERS, Role, SYSTEM};
 use super::controllers::Controller;
 use super::folder::Folder;
 use super::marks::{self, kill_marked};
@@ -26,9 +26,9 @@ use super::nat::Variant;
 use super::progress::Progress;
 use super::proof::{Caller, Proof};
 use super::report::{Report, TunnelReport};
-use super::site::{Broker, Site, Tasks};
+use super::site::{Broker, Site, Source, Tasks};
 use super::start_time::since_process_start;
-use super::submariner::{self, BrokerAccess};
+use super::submariner;
 use super::topology::{Fabric, Underlay};
 use super::tunnel::{self, Placed};
 use super::{Args, apply};
@@ -67,7 +67,8 @@ impl Sandbox {
 
     /// Starts everything; what it does then is its own business.
     pub(super) async fn build(&mut self, args: &Args, folder: &Folder) -> anyhow::Result<()> {
-        let clusters = Cluster::first(args.clusters);
+        let (sources, meeting) = sources(args)?;
+        let clusters = Cluster::first(u8::try_from(sources.len()).unwrap_or(u8::MAX));
         let placed = match &args.apply {
             Some(file) => tunnel::from_file(file, &clusters)?,
             None if args.bare || args.measure.is_some() => Vec::new(),
@@ -76,31 +77,36 @@ impl Sandbox {
         self.far = (!placed.is_empty()).then(|| tunnel::far_end(&placed));
         self.progress.stage("starting API servers, underlay and VPC routers");
         let path = folder.path();
-        let sites = try_join_all(clusters.iter().map(|c| Site::start(*c, &self.name, path)));
-        let (broker, sites, fabrics) =
-            tokio::try_join!(Broker::start(path), sites, fabrics(args, &clusters, folder))?;
+        let start = |(cluster, source)| Site::start(cluster, source, &self.name, path, &args.kubelet);
+        let sites = try_join_all(clusters.iter().copied().zip(&sources).map(start));
+        let (broker, mut sites, fabrics) =
+            tokio::try_join!(Broker::start(&meeting, path), sites, fabrics(args, &clusters, folder))?;
         self.progress.done(&format!("{} API servers and {} routers", sites.len() + 1, fabrics.len()));
         self.progress.stage("filling the clusters");
-        for (site, fabric) in sites.iter().zip(fabrics) {
+        for (site, fabric) in sites.iter_mut().zip(fabrics) {
             site.play(Arc::new(fabric), &mut self.tasks);
         }
-        let access = broker.access();
-        let fill = |(at, site)| fill(at, site, &clusters, &placed, &access);
+        // From here on what they hold is taken down with the rest.
+        self.sites = sites;
+        let (sites, broker) = (&self.sites, &*self.broker.insert(broker));
+        let fill = |(at, site)| fill(at, site, &clusters, &placed, broker);
         try_join_all(sites.iter().enumerate().map(fill)).await?;
         for (at, object) in placed {
             place(&sites[at], object).await?;
         }
         self.progress.done("kube-ovn's and Submariner's objects, and the tunnel if there is one");
-        (self.sites, self.broker) = (sites, Some(broker));
         self.start_controllers(folder)
     }
 
     fn start_controllers(&mut self, folder: &Folder) -> anyhow::Result<()> {
         let program = std::env::current_exe().context("cannot tell which program this is")?;
         for site in &self.sites {
+            let (kubeconfig, lease_namespace) = site.controller(folder.path());
             let controller = Controller {
                 cluster: site.cluster,
                 program: program.clone(),
+                kubeconfig,
+                lease_namespace,
                 folder: folder.path().to_owned(),
                 sandbox: self.name.clone(),
             };
@@ -202,6 +208,17 @@ impl Sandbox {
     }
 }
 
+/// Where the members' API servers come from, and the broker's.
+fn sources(args: &Args) -> anyhow::Result<(Vec<Source>, Source)> {
+    let Some((broker, members)) = args.kubeconfig.split_last() else {
+        return Ok((vec![Source::Embedded; usize::from(args.clusters)], Source::Embedded));
+    };
+    let most = usize::from(MAX_CLUSTERS);
+    let enough = (2..=most).contains(&members.len());
+    anyhow::ensure!(enough, "--kubeconfig wants 2 to {most} clusters' and then the broker's");
+    Ok((members.iter().cloned().map(Source::Given).collect(), Source::Given(broker.clone())))
+}
+
 async fn fabrics(args: &Args, clusters: &[Cluster], folder: &Folder) -> anyhow::Result<Vec<Fabric>> {
     let lock = folder.path().join("pods").join("xtables.lock");
     let (variant, underlay) = tokio::try_join!(Variant::choose(args.iptables, &lock), Underlay::create())?;
@@ -217,11 +234,11 @@ async fn fill(
     site: &Site,
     clusters: &[Cluster],
     placed: &[Placed],
-    broker: &BrokerAccess,
+    broker: &Broker,
 ) -> anyhow::Result<()> {
     let others = clusters.iter().copied().filter(|other| *other != site.cluster);
     let ways: Vec<_> = others.map(|other| (other, tunnel::way_out(placed, at, other))).collect();
-    site.populate(&ways, broker).await
+    site.populate(&ways, &broker.access(site.cluster).await?).await
 }
 
 /// Puts an object of a manifest into a cluster; its namespace comes with it.

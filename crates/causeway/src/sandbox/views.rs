@@ -80,6 +80,7 @@ pub(super) fn pod(pod: &Pod) -> Option<(Role, PodView)> {
     let view = PodView {
         uid: pod.uid().unwrap_or_default(),
         deleting: pod.metadata.deletion_timestamp.is_some(),
+        bound: pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()),
         boot: pod.annotations().get(REBOOT).cloned(),
         told: pod_status::started(pod),
         restarts: pod_status::restarts(pod),

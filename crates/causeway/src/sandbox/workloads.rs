@@ -7,6 +7,15 @@ use std::collections::BTreeMap;
 
 use super::addresses::Role;
 
+/// Who makes and deletes the pods of StatefulSets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sets {
+    /// We do; there is nobody else.
+    Ours,
+    /// The cluster's own controller manager. We only bind them to the node, for which it has nobody.
+    Theirs,
+}
+
 /// A gateway's StatefulSet as far as it matters here.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SetView {
@@ -33,6 +42,8 @@ pub(super) struct SetStatus {
 pub(super) struct PodView {
     pub(super) uid: String,
     pub(super) deleting: bool,
+    /// Whether it has a node.
+    pub(super) bound: bool,
     /// See [`super::running::RunningPod::boot`].
     pub(super) boot: Option<String>,
     /// Start time of the life that its status tells of.
@@ -69,6 +80,8 @@ pub(super) enum Step {
     Delete { uid: String },
     /// Make its object.
     Create,
+    /// Give it its addresses and a node, as kube-ovn and the scheduler would.
+    Bind,
     /// Run it for this object.
     Start { uid: String, boot: Option<String> },
     /// Say in its status that it runs.
@@ -78,8 +91,10 @@ pub(super) enum Step {
 }
 
 /// The steps for one pod, to be done in order.
-pub(super) fn plan(role: Role, scene: &Scene) -> Vec<Step> {
+pub(super) fn plan(sets: Sets, role: Role, scene: &Scene) -> Vec<Step> {
     let Scene { set, pod, life } = scene;
+    let theirs = sets == Sets::Theirs && matches!(role, Role::Gateway(_));
+    let wanted = if theirs { pod.is_some() } else { wanted(role, set.as_ref()) };
     let alive = pod.as_ref().filter(|pod| !pod.deleting);
     let fits = |pod: &PodView, life: &Life| pod.uid == life.uid && pod.boot == life.boot;
     let current = alive.zip(life.as_ref()).filter(|(pod, life)| fits(pod, life));
@@ -87,8 +102,9 @@ pub(super) fn plan(role: Role, scene: &Scene) -> Vec<Step> {
     if life.is_some() && current.is_none() {
         steps.push(Step::Stop);
     }
-    match (pod, wanted(role, set.as_ref())) {
+    match (pod, wanted) {
         (Some(pod), _) if pod.deleting => steps.push(Step::Release { uid: pod.uid.clone() }),
+        (Some(pod), true) if !pod.bound => steps.push(Step::Bind),
         (Some(pod), false) => steps.push(Step::Delete { uid: pod.uid.clone() }),
         (Some(pod), true) if current.is_none() => {
             steps.push(Step::Start { uid: pod.uid.clone(), boot: pod.boot.clone() });
@@ -100,7 +116,7 @@ pub(super) fn plan(role: Role, scene: &Scene) -> Vec<Step> {
     if current.is_some_and(|pair| !told(pair)) {
         steps.push(Step::Tell);
     }
-    if let Some(set) = set {
+    if let Some(set) = set.as_ref().filter(|_| !theirs) {
         let status = SetStatus {
             observed_generation: set.generation,
             replicas: i32::from(pod.is_some()),
@@ -134,11 +150,16 @@ mod tests {
     }
 
     fn pod(uid: &str, told: Option<&str>) -> PodView {
-        PodView { uid: uid.into(), told: told.map(Into::into), ..PodView::default() }
+        PodView { uid: uid.into(), bound: true, told: told.map(Into::into), ..PodView::default() }
     }
 
     fn life(uid: &str) -> Life {
         Life { uid: uid.into(), boot: None, started: format!("start of {uid}") }
+    }
+
+    /// As everywhere but on a given server.
+    fn plan(role: Role, scene: &Scene) -> Vec<Step> {
+        super::plan(Sets::Ours, role, scene)
     }
 
     fn scene(set: SetView, pod: Option<PodView>, life: Option<Life>) -> Scene {
@@ -196,6 +217,20 @@ mod tests {
         let steps = plan(GW, &scene(set(true, 1, 1), Some(rebooted), Some(life("a"))));
         let again = Step::Start { uid: "a".into(), boot: Some("1".into()) };
         assert_eq!(steps, [Step::Stop, again, count(1, 0)]);
+    }
+
+    #[test]
+    fn pods_of_a_controller_manager_are_bound_and_run_but_neither_made_nor_counted() {
+        let theirs = |scene: &Scene| super::plan(Sets::Theirs, GW, scene);
+        assert_eq!(theirs(&scene(set(true, 0, 0), None, None)), []);
+        let unbound = PodView { bound: false, ..pod("a", None) };
+        assert_eq!(theirs(&scene(set(true, 0, 0), Some(unbound), None)), [Step::Bind]);
+        assert_eq!(theirs(&scene(set(true, 0, 0), Some(pod("a", None)), None)), [start("a")]);
+        assert_eq!(theirs(&scene(set(false, 1, 1), Some(pod("a", None)), Some(life("a")))), [Step::Tell]);
+        let dying = PodView { deleting: true, ..pod("a", Some("start of a")) };
+        let steps = theirs(&Scene { set: None, pod: Some(dying), life: Some(life("a")) });
+        assert_eq!(steps, [Step::Stop, Step::Release { uid: "a".into() }]);
+        assert_eq!(super::plan(Sets::Theirs, Role::Client, &Scene::default()), [Step::Create]);
     }
 
     #[test]

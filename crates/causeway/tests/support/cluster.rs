@@ -159,6 +159,12 @@ impl Cluster {
         patched.expect("the annotation is set");
     }
 
+    /// The kubeconfig that this cluster's controller uses: where there are rights, it has its own.
+    pub(crate) fn controller_kubeconfig(&self) -> PathBuf {
+        let own = self.folder.join(format!("{}.controller.kubeconfig", self.name));
+        if own.exists() { own } else { self.kubeconfig.clone() }
+    }
+
     /// Everything that this cluster's controller has logged up to now.
     pub(crate) fn log(&self) -> String {
         let file = self.folder.join("logs").join(format!("{}-controller.log", self.name));

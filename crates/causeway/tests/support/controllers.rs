@@ -68,6 +68,9 @@ impl Cluster {
 
     /// How often the API server was asked for what, by verb, resource and subresource.
     pub(crate) async fn requests(&self) -> std::collections::BTreeMap<String, u64> {
+        if let Some(folder) = super::real::folder() {
+            return super::real::requests(&folder, &self.name);
+        }
         // Not with kubectl, which asks for more than it is told to.
         let request = kube::core::Request::new("/metrics").list(&ListParams::default());
         let text = self.client.request_text(request.expect("a path")).await.expect("metrics");
@@ -91,7 +94,7 @@ impl Controller {
         let label = format!("command=\"{command}\"");
         let text = self.metrics().await.unwrap_or_default();
         let lines =
-            text.lines().filter(|line| line.starts_with("causeway_execs_total") && line.contains(&label));
+            text.lines().filter(|line| line.starts_with("causeway_vpc_execs_total") && line.contains(&label));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     }
 

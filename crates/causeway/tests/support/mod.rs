@@ -3,14 +3,16 @@
 //! Every test starts the real binary as a child, with a folder of its own, and looks at it from outside:
 //! through the API servers' kubeconfigs, `kubectl`, and commands in the pods. [`Sandbox`] is that child,
 //! [`Cluster`] one of its clusters, [`tunnels`] the objects, [`gateway`] what a gateway holds and [`packets`]
-//! what gets through. Nothing sleeps and hopes: [`Cluster::until`] looks until it sees, and says at its
+//! what gets through. With [`real`] servers nothing differs but a flag. Nothing sleeps and hopes: [`Cluster::until`] looks until it sees, and says at its
 //! deadline what it waited for, what it saw last, and what the logs say.
 #![allow(dead_code, unused_imports, reason = "every test file uses a part of this")]
 
 mod cluster;
 mod controllers;
 pub(crate) mod gateway;
+pub(crate) mod outage;
 pub(crate) mod packets;
+pub(crate) mod real;
 mod sandbox;
 pub(crate) mod tunnels;
 

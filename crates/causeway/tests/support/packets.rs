@@ -44,6 +44,34 @@ impl Cluster {
     }
 }
 
+/// Pings that run by themselves: whoever started them, and the API server over which that was, may go.
+pub(crate) struct Pings {
+    cluster: Cluster,
+    pid: u32,
+}
+
+impl Cluster {
+    /// Starts pings from the client, once the first has been answered.
+    pub(crate) async fn pings(&self, target: &str) -> Pings {
+        self.comes_to_reach(target).await;
+        let interval = 1.0 / f64::from(RATE);
+        let script = format!("ping -n -i {interval} -W 5 {target} >$HOME/pings 2>&1 </dev/null & echo $!");
+        let pid = self.in_client(&script).await.ok().trim().parse().expect("its pid");
+        Pings { cluster: self.clone(), pid }
+    }
+}
+
+impl Pings {
+    /// Ends them and says what they counted.
+    pub(crate) async fn end(self) -> Count {
+        let script = format!(
+            "kill -INT {0}; while kill -0 {0} 2>/dev/null; do sleep 0.02; done; awk '{COUNT}' $HOME/pings",
+            self.pid
+        );
+        Count::read(&self.cluster.in_client(&script).await)
+    }
+}
+
 /// Counts what ping said. A question that was under way when the stream ended is no loss.
 const COUNT: &str = r#"
 /icmp_seq=/ { match($0, /icmp_seq=[0-9]+/); seq = substr($0, RSTART + 9, RLENGTH - 9) + 0; if (seq > last) last = seq; n++ }
@@ -64,6 +92,16 @@ pub(crate) struct Count {
 }
 
 impl Count {
+    fn read(said: &Said) -> Count {
+        let number = |before: &str| {
+            let (text, _) = said.out.split_once(before)?;
+            text.rsplit([' ', '\n']).next()?.parse().ok()
+        };
+        let sent = number(" packets transmitted");
+        let (Some(sent), Some(received)) = (sent, number(" received")) else { panic!("{said:?}") };
+        Count { sent, received }
+    }
+
     /// How many answers never came.
     pub(crate) fn lost(self) -> u32 {
         self.sent - self.received
@@ -77,13 +115,7 @@ impl Stream {
         stdin.write_all(b"\n").await.expect("the stream still runs");
         let said = finish(self.process).await;
         drop(stdin);
-        let number = |before: &str| {
-            let (text, _) = said.out.split_once(before)?;
-            text.rsplit([' ', '\n']).next()?.parse().ok()
-        };
-        let sent = number(" packets transmitted");
-        let (Some(sent), Some(received)) = (sent, number(" received")) else { panic!("{said:?}") };
-        Count { sent, received }
+        Count::read(&said)
     }
 }
 

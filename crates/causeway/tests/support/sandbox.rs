@@ -10,6 +10,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use super::cluster::Cluster;
+use super::real::{self, Turn};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_causeway");
 /// How long it may take to come up, and to go; it takes two seconds and one where nothing else runs.
@@ -22,6 +23,8 @@ const MARK: &str = "CAUSEWAY_SANDBOX";
 pub(crate) struct Sandbox {
     child: Child,
     folder: Option<TempDir>,
+    /// Given on only when all of the sandbox is gone.
+    _turn: Turn,
 }
 
 impl Sandbox {
@@ -38,11 +41,12 @@ impl Sandbox {
         }
         let folder = tempfile::Builder::new().prefix("causeway-test-").tempdir().expect("a folder");
         let said = File::create(folder.path().join("sandbox.out")).expect("a file for its output");
+        let turn = real::turn(flags);
         let mut command = Command::new(PROGRAM);
-        command.arg("sandbox").args(flags).arg("--dir").arg(folder.path()).args(["--timeout", "60"]);
+        command.arg("sandbox").args(&turn.flags).arg("--dir").arg(folder.path()).args(["--timeout", "60"]);
         command.stdin(Stdio::null()).stdout(said.try_clone().expect("the file")).stderr(said);
         let child = command.spawn().expect("the sandbox starts");
-        let mut sandbox = Sandbox { child, folder: Some(folder) };
+        let mut sandbox = Sandbox { child, folder: Some(folder), _turn: turn };
         sandbox.come_up().await;
         for cluster in sandbox.clusters() {
             cluster.await.pods_run().await;
@@ -190,6 +194,9 @@ fn missing(flags: &[&str]) -> Option<String> {
     }
     if !Command::new("kubectl").args(["version", "--client"]).output().is_ok_and(|o| o.status.success()) {
         return Some("`kubectl` is not installed".into());
+    }
+    if let Some(missing) = real::missing() {
+        return Some(missing);
     }
     let rooted = nix::unistd::geteuid().is_root() || runs("unshare", "--map-root-user");
     (!rooted).then(|| "neither root nor user namespaces".into())

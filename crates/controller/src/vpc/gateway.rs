@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use causeway_core::GatewayName;
 use causeway_core::vpc::compile::{self, GatewayTask};
 use causeway_core::vpc::objects::PodRef;
-use causeway_core::vpc::outcome::{doubted, judge, linkless, repairs};
-use causeway_core::vpc::{Event, Have, Outcome, Plan, Trouble, Visit, Want, plan, plan_doubting};
-use causeway_core::{GatewayName, ObjectKey};
+use causeway_core::vpc::outcome::{judge, refused_before, refused_now, repairs};
+use causeway_core::vpc::{Event, Have, Outcome, Plan, Trouble, Visit, Want, plan, plan_after};
 use causeway_datapath::{
     self as datapath, Applied, Commands, Datapath, Digest, Listing, Looked, RunError, StepError,
 };
@@ -192,17 +192,16 @@ impl Vpc {
     ) -> Result<Visit, Stop> {
         let commands = Commands::new(PodExec::new(self, &task.pod));
         let have = self.observed(gateway, task, &commands).await?;
-        let doubted = doubted(self.desk.state().outcome(gateway), &task.pod.uid);
-        let mut planned = plan_doubting(&task.want, &have, &doubted);
+        let refused = refused_before(self.desk.state().outcome(gateway), &task.pod.uid);
+        let mut planned = plan_after(&refused, &task.want, &have);
         if planned.is_empty() {
             return Ok(judge(&task.want, &planned, &BTreeMap::new(), &have));
         }
         let (mut failures, mut now) = self.carry_out(gateway, &commands, &planned, term).await?;
-        // It may have been planned from the sight of a change half done, as of a link on its way out; and what a
-        // tunnel got whose link could not be made is taken away again.
-        let linkless = linkless(&planned, &failures);
-        let again = plan_doubting(&task.want, &now, &linkless);
-        if again.goes_beyond(&planned) {
+        // It may have been planned from a change half done, as of a link on its way out; and what a tunnel got whose
+        // link could not be made is taken away again.
+        let again = plan_after(&refused_now(&planned, &failures, &now), &task.want, &now);
+        if again.has_news_since(&planned) {
             (failures, now) = self.carry_out(gateway, &commands, &again, term).await?;
             planned = again;
         }
@@ -299,11 +298,11 @@ impl Vpc {
         term: &Term,
     ) {
         let state = self.desk.state();
-        let repaired: BTreeMap<ObjectKey, String> =
-            repairs(state.outcome(gateway), &task.pod.uid, &task.want, plan, visit);
-        for (key, what) in repaired {
-            let up = visit.tunnels.get(&key).is_some_and(|(_, trouble)| trouble.is_none());
-            if let Some(tunnel) = state.tunnel(&key).filter(|_| up) {
+        let repaired = repairs(state.outcome(gateway), &task.pod.uid, &task.want, plan, visit);
+        // What all tunnels share is said once, on the first of them.
+        let of_all = repaired.gateway.and_then(|what| Some((visit.tunnels.keys().next()?.clone(), what)));
+        for (key, what) in of_all.into_iter().chain(repaired.tunnels) {
+            if let Some(tunnel) = state.tunnel(&key) {
                 let note = format!("put back on gateway {gateway}: {what}");
                 self.announce(term, tunnel, false, "DriftRepaired", note);
             }

@@ -23,6 +23,7 @@ pub mod plan;
 mod records;
 pub mod state;
 pub mod status;
+pub mod trouble;
 mod tunnels;
 mod visits;
 pub mod want;
@@ -32,7 +33,7 @@ pub use action::{Action, Step};
 pub use event::{Event, Scope};
 pub use have::{Have, Holding, Link, LinkKind, Nat, NatRule, Route, Variant};
 pub use outcome::{Outcome, Trouble, Visit};
-pub use plan::{Plan, Problem, plan, plan_doubting};
+pub use plan::{Plan, Problem, Refused, plan, plan_after};
 pub use state::{Given, State};
 pub use want::{EgressRange, Inbound, TunnelKind, TunnelWant, Want};
 

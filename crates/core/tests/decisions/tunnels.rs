@@ -317,14 +317,17 @@ fn only_what_was_up_before_counts_as_drift() {
     let from_nothing = plan(&want, &Have::default());
     let gateway: GatewayName = "gw1".parse().expect("name");
     let told = |world: &World, pod: &str, planned: &Plan| {
-        repairs(world.state.outcome(&gateway), pod, &want, planned, &Visit::default())
+        let now = judge(&want, planned, &BTreeMap::new(), &world.have("gw1"));
+        repairs(world.state.outcome(&gateway), pod, &want, planned, &now)
     };
     assert!(told(&world, "u1", &from_nothing).is_empty(), "it is new");
     world.visit("gw1");
     let mut have = world.have("gw1");
     have.routes.retain(|route| route.via.is_some());
     let planned = plan(&want, &have);
-    assert_eq!(told(&world, "u1", &planned)[&key("ns1/demo")], "route 242.1.0.0/16 dev demo");
+    let repaired = told(&world, "u1", &planned);
+    assert_eq!(repaired.tunnels[&key("ns1/demo")], "route 242.1.0.0/16 dev demo");
+    assert_eq!(repaired.gateway, None);
     assert!(told(&world, "u2", &planned).is_empty(), "another pod is no drift");
     for step in &planned.steps {
         model::apply(&mut have, &step.action).expect("it works");

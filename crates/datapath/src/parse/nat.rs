@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use causeway_core::names::{Cidr, ObjectKey};
-use causeway_core::vpc::action::{clamp_spec, rule_spec};
+use causeway_core::vpc::action::{SHARED, clamp_spec, rule_spec, shared_clamp_spec};
 use causeway_core::vpc::{EgressRange, MARK, Nat, NatRule, Variant};
 
 use super::unreadable;
@@ -90,7 +90,12 @@ fn rule(spec: &str) -> NatRule {
 fn ours(spec: &str) -> Option<NatRule> {
     let words = words(spec)?;
     let comment = words.iter().position(|word| word == "--comment")?;
-    let owner: ObjectKey = words.get(comment + 1)?.strip_prefix(MARK)?.parse().ok()?;
+    let comment = words.get(comment + 1)?;
+    if comment == SHARED {
+        let spec = in_order(&words, shared_clamp_spec()).unwrap_or_else(|| spec.into());
+        return Some(NatRule::Shared { spec });
+    }
+    let owner: ObjectKey = comment.strip_prefix(MARK)?.parse().ok()?;
     let canonical = source_nat(&owner, &words).or_else(|| clamp(&owner, &words));
     let spec = canonical.unwrap_or_else(|| spec.into());
     Some(NatRule::Ours { owner, spec })
@@ -118,10 +123,14 @@ fn source_nat(owner: &ObjectKey, words: &[String]) -> Option<String> {
     (target && comments == 1).then_some(rule_spec(owner, range.or_else(everything)?, egress?))
 }
 
-/// The same of a rule that fits segment sizes: its words may come in another order.
+/// The same of a rule that fits segment sizes.
 fn clamp(owner: &ObjectKey, listed: &[String]) -> Option<String> {
     let link = listed.iter().position(|word| word == "-o").and_then(|at| listed.get(at + 1))?;
-    let spec = clamp_spec(owner, link);
+    in_order(listed, clamp_spec(owner, link))
+}
+
+/// The rule in the order in which we say it, if it has the same words.
+fn in_order(listed: &[String], spec: String) -> Option<String> {
     let sorted = |mut words: Vec<String>| {
         words.sort_unstable();
         words

@@ -1,0 +1,198 @@
+//! What becomes of packets when parts of a real control plane are killed, frozen, or answer with refusals:
+//! nothing. And when the part is back, the controllers catch up.
+#![cfg(feature = "sandbox")]
+
+mod support;
+
+use std::time::Duration;
+
+use kube::api::{Patch, PatchParams};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use support::outage::{API_SERVER, ETCD, Outage};
+use support::packets::RATE;
+use support::tunnels::{NS, condition, join};
+use support::{Cluster, PATIENCE, Sandbox, real};
+
+const FAR: &str = "242.1.1.20";
+const ACCOUNT: &str = "multi-vpc-controller-manager";
+
+/// What happens takes this long: longer than any renewal, shorter than a lease.
+const AWAY: Duration = Duration::from_secs(10);
+
+/// Two clusters with a tunnel between them.
+async fn joined() -> (Sandbox, Cluster, Cluster) {
+    real::needed();
+    let sandbox = Sandbox::bare().await.expect("this machine can run a sandbox");
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    join(&one, &two, "vx0", "gw1", 0).await;
+    (sandbox, one, two)
+}
+
+/// A change of the tunnel is carried out.
+async fn is_served(cluster: &Cluster, address: &str) {
+    cluster.patch_spec("vx0", json!({"interfaceAddr": address})).await;
+    cluster.says(NS, "vx0", "Ready", "True", "Up", 2 * PATIENCE).await;
+    assert_eq!(cluster.addresses("gw1", "vx0").await, [address]);
+}
+
+/// Pings cross while `happening` happens, and none is lost.
+async fn no_packet_is_lost(cluster: &Cluster, happening: impl Future<Output = ()>) {
+    let pings = cluster.pings(FAR).await;
+    happening.await;
+    let count = pings.end().await;
+    assert!(count.sent > 5 * RATE, "they ran all the while: {count:?}");
+    assert_eq!(count.lost(), 0, "{count:?}");
+}
+
+async fn survives(component: &'static str, outage: fn(&Cluster, &'static str) -> Outage) {
+    let (sandbox, one, _two) = joined().await;
+    for cluster in [&one, &sandbox.broker().await] {
+        no_packet_is_lost(&one, async {
+            let outage = outage(cluster, component);
+            tokio::time::sleep(AWAY).await;
+            outage.end(cluster).await;
+            is_served(&one, if cluster.name == "broker" { "10.100.0.9/24" } else { "10.100.0.8/24" }).await;
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs real API servers: make real"]
+async fn an_api_server_that_was_killed_costs_no_packet_and_is_caught_up_with() {
+    survives(API_SERVER, Outage::kill).await;
+}
+
+#[tokio::test]
+#[ignore = "needs real API servers: make real"]
+async fn an_api_server_that_froze_costs_no_packet_and_is_caught_up_with() {
+    survives(API_SERVER, Outage::freeze).await;
+}
+
+#[tokio::test]
+#[ignore = "needs real API servers: make real"]
+async fn an_etcd_that_was_killed_costs_no_packet_and_is_caught_up_with() {
+    survives(ETCD, Outage::kill).await;
+}
+
+#[tokio::test]
+#[ignore = "needs real API servers: make real"]
+async fn an_etcd_that_froze_costs_no_packet_and_is_caught_up_with() {
+    survives(ETCD, Outage::freeze).await;
+}
+
+/// Forgets all of a cluster's history: what was asked for as of an earlier version is gone.
+async fn compact(cluster: &Cluster) {
+    let nodes = cluster.kubectl(&["get", "nodes", "-o", "jsonpath={.metadata.resourceVersion}"]).await.ok();
+    let folder = real::needed().join(&cluster.name);
+    let url = std::fs::read_to_string(folder.join("etcd.url")).expect("where its etcd is");
+    let body = json!({"revision": nodes, "physical": true}).to_string();
+    let mut curl = tokio::process::Command::new("curl");
+    curl.args(["-sf", "-X", "POST", "-d", &body, &format!("{}/v3/kv/compaction", url.trim())]);
+    assert!(curl.status().await.expect("curl").success(), "etcd compacts up to {nodes}");
+}
+
+#[tokio::test]
+#[ignore = "needs real API servers: make real"]
+async fn a_history_that_was_compacted_while_the_controller_slept_is_listed_anew() {
+    let (sandbox, one, _two) = joined().await;
+    no_packet_is_lost(&one, async {
+        let pid = Pid::from_raw(sandbox.controller_pid("cluster1").expect("its controller runs"));
+        kill(pid, Signal::SIGSTOP).expect("it runs");
+        one.patch_spec("vx0", json!({"interfaceAddr": "10.100.0.7/24"})).await;
+        // A server that starts has no events in memory, and etcd has none of before.
+        let outage = Outage::kill(&one, API_SERVER);
+        outage.end(&one).await;
+        compact(&one).await;
+        kill(pid, Signal::SIGCONT).expect("it runs");
+        one.says(NS, "vx0", "Ready", "True", "Up", 2 * PATIENCE).await;
+        assert_eq!(one.addresses("gw1", "vx0").await, ["10.100.0.7/24"]);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs real API servers: make real"]
+async fn a_storm_of_conflicts_holds_nothing_up_and_costs_no_packet() {
+    let (_sandbox, one, _two) = joined().await;
+    let folder = real::needed();
+    let conflicts = || real::audit(&folder, "cluster1").iter().filter(|request| request.code == 409).count();
+    let before = conflicts();
+    // Somebody writes to the tunnel all the time, and so every guarded write of ours may come too late.
+    let tunnels = one.tunnels(NS);
+    let storm = async {
+        for number in 0_u64.. {
+            let patch = Patch::Merge(json!({"metadata": {"annotations": {"storm": number.to_string()}}}));
+            tunnels.patch("vx0", &PatchParams::default(), &patch).await.expect("accepted");
+        }
+    };
+    let changes = async {
+        for host in 11..19 {
+            is_served(&one, &format!("10.100.0.{host}/24")).await;
+        }
+    };
+    no_packet_is_lost(&one, async {
+        tokio::select! {
+            () = storm => unreachable!("it has no end"),
+            () = changes => {}
+        }
+    })
+    .await;
+    let ready = condition(&one.tunnel("vx0").await, "Ready").cloned().expect("a condition");
+    assert_eq!(ready.status, "True", "{ready:?}");
+    eprintln!("{} of our writes conflicted", conflicts() - before);
+}
+
+/// Gives the controllers' account no seat at the server: every request is answered with 429.
+fn no_seat() -> String {
+    let version = "flowcontrol.apiserver.k8s.io/v1";
+    let level = json!({
+        "apiVersion": version, "kind": "PriorityLevelConfiguration", "metadata": {"name": "storm"},
+        "spec": {"type": "Limited", "limited": {
+            "nominalConcurrencyShares": 0, "lendablePercent": 0, "borrowingLimitPercent": 0,
+            "limitResponse": {"type": "Reject"},
+        }},
+    });
+    let account = json!({"name": ACCOUNT, "namespace": "multi-vpc-system"});
+    let schema = json!({
+        "apiVersion": version, "kind": "FlowSchema", "metadata": {"name": "storm"},
+        "spec": {
+            "priorityLevelConfiguration": {"name": "storm"}, "matchingPrecedence": 1,
+            "rules": [{
+                "subjects": [{"kind": "ServiceAccount", "serviceAccount": account}],
+                "resourceRules": [{
+                    "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"],
+                    "clusterScope": true, "namespaces": ["*"],
+                }],
+            }],
+        },
+    });
+    json!({"apiVersion": "v1", "kind": "List", "items": [level, schema]}).to_string()
+}
+
+#[tokio::test]
+#[ignore = "needs real API servers: make real"]
+async fn a_server_that_answers_429_for_a_while_costs_no_packet_and_is_caught_up_with() {
+    let (_sandbox, one, _two) = joined().await;
+    let folder = real::needed();
+    let refused = || real::audit(&folder, "cluster1").iter().filter(|request| request.code == 429).count();
+    let before = refused();
+    no_packet_is_lost(&one, async {
+        one.apply(&no_seat()).await.ok();
+        one.patch_spec("vx0", json!({"interfaceAddr": "10.100.0.6/24"})).await;
+        one.until("requests are refused", PATIENCE, async || {
+            let now = refused() - before;
+            if now > 0 { Ok(()) } else { Err("none was".to_owned()) }
+        })
+        .await;
+        tokio::time::sleep(AWAY).await;
+        one.kubectl_with(&["delete", "-f", "-"], &no_seat()).await.ok();
+        one.says(NS, "vx0", "Ready", "True", "Up", 2 * PATIENCE).await;
+        is_served(&one, "10.100.0.5/24").await;
+    })
+    .await;
+    eprintln!("{} of our requests were refused", refused() - before);
+}

@@ -1,0 +1,342 @@
+//! The rights that ship in `deploy/`, on a server that enforces them: enough, and none too many.
+#![cfg(feature = "sandbox")]
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, ResourceExt};
+use serde_json::{Value, json};
+use support::tunnels::{NS, join, vxlan};
+use support::{Cluster, PATIENCE, Sandbox, real};
+
+const SYSTEM: &str = "kube-system";
+const MEETING: &str = "submariner-k8s-broker";
+/// Where a pod tells its address on the underlay.
+const EXTERNAL: &str = "ovn-vpc-external-network.kube-system.kubernetes.io/ip_address";
+
+const MEMBER: [(&str, &str); 3] = [
+    ("controller.yaml", include_str!("../../../deploy/controller.yaml")),
+    ("submariner.yaml", include_str!("../../../deploy/submariner.yaml")),
+    ("broker-secret.yaml", include_str!("../../../deploy/broker-secret.yaml")),
+];
+const BROKER: [(&str, &str); 1] = [("broker.yaml", include_str!("../../../deploy/broker.yaml"))];
+
+/// One verb on one kind, in one namespace or (empty) everywhere.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Right {
+    file: &'static str,
+    namespace: String,
+    group: String,
+    resource: String,
+    verb: String,
+}
+
+fn words(value: &Value) -> Vec<String> {
+    let words = value.as_array().into_iter().flatten();
+    words.map(|word| word.as_str().expect("a word").to_owned()).collect()
+}
+
+/// Every right that manifests give.
+fn granted(manifests: &[(&'static str, &str)]) -> BTreeSet<Right> {
+    let mut rights = BTreeSet::new();
+    for &(file, text) in manifests {
+        let objects: Vec<Value> = serde_saphyr::from_multiple(text).expect("YAML");
+        let roles =
+            objects.iter().filter(|object| object["kind"] == "Role" || object["kind"] == "ClusterRole");
+        for (role, rule) in
+            roles.flat_map(|role| role["rules"].as_array().into_iter().flatten().map(move |r| (role, r)))
+        {
+            let namespace = role["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+            for group in words(&rule["apiGroups"]) {
+                for resource in words(&rule["resources"]) {
+                    for verb in words(&rule["verbs"]) {
+                        let (namespace, group, resource) =
+                            (namespace.clone(), group.clone(), resource.clone());
+                        rights.insert(Right { file, namespace, group, resource, verb });
+                    }
+                }
+            }
+        }
+    }
+    rights
+}
+
+impl Right {
+    /// Whether a request needs this right. An exec over a WebSocket is a get that also wants create.
+    fn is_used_by(&self, request: &real::Request) -> bool {
+        let verb = self.verb == request.verb
+            || (self.resource == "pods/exec" && self.verb == "create" && request.verb == "get");
+        let place = self.namespace.is_empty() || self.namespace == request.namespace;
+        request.code != 403
+            && verb
+            && place
+            && self.group == request.group
+            && self.resource == request.resource
+    }
+}
+
+/// What was asked of the servers since the test began.
+struct Audit {
+    skip: Vec<(&'static str, usize)>,
+}
+
+impl Audit {
+    fn from_now() -> Audit {
+        let folder = real::needed();
+        let servers = ["cluster1", "cluster2", "broker"];
+        Audit { skip: servers.map(|name| (name, real::audit(&folder, name).len())).to_vec() }
+    }
+
+    fn of(&self, servers: &[&str]) -> Vec<real::Request> {
+        let wanted = self.skip.iter().filter(|(name, _)| servers.contains(name));
+        wanted.flat_map(|(name, skip)| real::audit(&real::needed(), name).into_iter().skip(*skip)).collect()
+    }
+
+    fn unused(&self) -> Vec<Right> {
+        let sides = [
+            (granted(&MEMBER), self.of(&["cluster1", "cluster2"])),
+            (granted(&BROKER), self.of(&["broker"])),
+        ];
+        let unused = sides.into_iter().flat_map(|(granted, requests)| {
+            granted.into_iter().filter(move |right| !requests.iter().any(|request| right.is_used_by(request)))
+        });
+        unused.collect()
+    }
+}
+
+async fn record(cluster: &Cluster, namespace: &str, name: &str, address: Option<&str>) {
+    let records = cluster.records(namespace);
+    cluster
+        .until(&format!("{namespace}/{name} says {address:?}"), PATIENCE, async || {
+            let found = records.get_opt(name).await.map_err(|error| error.to_string())?;
+            let now = found.map(|found| json!(found.spec)["externalip"].clone());
+            if now == address.map(|address| json!(address)) { Ok(()) } else { Err(format!("{now:?}")) }
+        })
+        .await;
+}
+
+async fn patch_discovery(cluster: &Cluster, spec: Value) {
+    let patch = json!({ "spec": spec }).to_string();
+    let object = ["patch", "servicediscovery", "service-discovery", "-n", "submariner-operator"];
+    cluster.kubectl(&[&object[..], &["--type=merge", "-p", &patch]].concat()).await.ok();
+}
+
+/// The same thing repaired twice is one event, counted.
+async fn drift_twice(one: &Cluster) {
+    for times in 1..=2 {
+        one.in_gateway("gw1", "ip route del 242.1.0.0/16 dev used0").await.ok();
+        one.until("the repair is reported", PATIENCE, async || {
+            let events = one.events(NS, "used0").await;
+            let counted: i32 =
+                events.iter().filter(|told| told.reason == "DriftRepaired").map(|told| told.count).sum();
+            if counted >= times { Ok(()) } else { Err(format!("{events:?}")) }
+        })
+        .await;
+    }
+}
+
+/// The other cluster's gateways move and go, and it goes by another id for a while.
+async fn peer_changes(one: &Cluster, two: &Cluster, broker: &Cluster) {
+    let pods: Api<Pod> = Api::namespaced(two.client.clone(), SYSTEM);
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {EXTERNAL: "172.50.16.29"}}}));
+    pods.patch("vpc-nat-gw-gw1-0", &PatchParams::default(), &patch).await.expect("accepted");
+    record(one, SYSTEM, "gw1-cluster2", Some("172.50.16.29")).await;
+    two.kubectl(&["delete", "sts", "-n", SYSTEM, "vpc-nat-gw-gw2"]).await.ok();
+    record(one, SYSTEM, "gw2-cluster2", None).await;
+    patch_discovery(two, json!({"clusterID": "cluster9"})).await;
+    record(broker, MEETING, "gw1.cluster9", Some("172.50.16.29")).await;
+    patch_discovery(two, json!({"clusterID": "cluster2"})).await;
+    record(broker, MEETING, "gw1.cluster9", None).await;
+    record(one, SYSTEM, "gw1-cluster2", Some("172.50.16.29")).await;
+}
+
+/// The broker's coordinates come from a secret.
+async fn by_secret(one: &Cluster) {
+    let discovery =
+        ["get", "servicediscovery", "service-discovery", "-n", "submariner-operator", "-o", "json"];
+    let discovery: Value = serde_json::from_str(&one.kubectl(&discovery).await.ok()).expect("JSON");
+    let spec = &discovery["spec"];
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "broker-access", "namespace": "submariner-operator"},
+        "stringData": {"token": spec["brokerK8sApiServerToken"]},
+        "data": {"ca.crt": spec["brokerK8sCA"]},
+    });
+    one.apply(&secret.to_string()).await.ok();
+    patch_discovery(one, json!({"brokerK8sSecret": "broker-access", "brokerK8sApiServerToken": "stale"}))
+        .await;
+}
+
+#[tokio::test]
+#[ignore = "needs real API servers: make real"]
+async fn every_right_that_ships_is_used_and_none_is_missing() {
+    let audit = Audit::from_now();
+    let sandbox = Sandbox::bare().await.expect("this machine can run a sandbox");
+    let (one, two, broker) = (sandbox.cluster(1).await, sandbox.cluster(2).await, sandbox.broker().await);
+    join(&one, &two, "used0", "gw1", 1).await;
+    drift_twice(&one).await;
+    by_secret(&one).await;
+    peer_changes(&one, &two, &broker).await;
+    one.delete("used0").await;
+    one.until("every right has been used", PATIENCE, async || {
+        let unused = audit.unused();
+        if unused.is_empty() { Ok(()) } else { Err(format!("granted and never used: {unused:#?}")) }
+    })
+    .await;
+    let everywhere = audit.of(&["cluster1", "cluster2", "broker"]);
+    let refused: Vec<_> = everywhere.iter().filter(|request| request.code == 403).collect();
+    assert!(refused.is_empty(), "asked for and not granted: {refused:#?}");
+}
+
+/// Takes a verb out of every rule about a resource.
+fn without(rules: &mut Vec<PolicyRule>, resource: &str, verb: &str) {
+    for rule in rules.iter_mut().filter(|rule| rule.resources.iter().flatten().any(|name| name == resource)) {
+        rule.verbs.retain(|name| name != verb);
+    }
+    rules.retain(|rule| !rule.verbs.is_empty());
+}
+
+#[tokio::test]
+#[ignore = "needs real API servers: make real"]
+async fn without_either_verb_of_exec_tunnels_say_that_commands_are_refused() {
+    real::needed();
+    let sandbox = Sandbox::bare().await.expect("this machine can run a sandbox");
+    let one = sandbox.cluster(1).await;
+    let roles: Api<Role> = Api::namespaced(one.client.clone(), SYSTEM);
+    let whole = roles.get("multi-vpc-gateways").await.expect("the role");
+    for verb in ["get", "create"] {
+        let mut role = roles.get("multi-vpc-gateways").await.expect("the role");
+        without(role.rules.get_or_insert_default(), "pods/exec", verb);
+        roles.replace("multi-vpc-gateways", &PostParams::default(), &role).await.expect("accepted");
+        one.create(&vxlan("less0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
+        one.down("less0", "ExecRefused").await;
+        let mut role = roles.get("multi-vpc-gateways").await.expect("the role");
+        role.rules.clone_from(&whole.rules);
+        roles.replace("multi-vpc-gateways", &PostParams::default(), &role).await.expect("accepted");
+        one.up("less0").await;
+        one.delete("less0").await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs real API servers: make real"]
+async fn without_the_right_to_write_statuses_a_tunnel_is_built_and_says_nothing() {
+    let audit = Audit::from_now();
+    let sandbox = Sandbox::bare().await.expect("this machine can run a sandbox");
+    let one = sandbox.cluster(1).await;
+    let roles: Api<ClusterRole> = Api::all(one.client.clone());
+    let name = "multi-vpc-controller-manager";
+    let mut role = roles.get(name).await.expect("the role");
+    let whole = role.rules.clone();
+    without(role.rules.get_or_insert_default(), "vpcnattunnels/status", "patch");
+    roles.replace(name, &PostParams::default(), &role).await.expect("accepted");
+    one.create(&vxlan("less0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
+    one.until("the refusal is in the audit log", PATIENCE, async || {
+        let refused = audit.of(&["cluster1"]).into_iter().filter(|request| request.code == 403);
+        let refused: BTreeSet<String> =
+            refused.map(|request| format!("{} {}", request.verb, request.resource)).collect();
+        let only = BTreeSet::from(["patch vpcnattunnels/status".to_owned()]);
+        if refused == only { Ok(()) } else { Err(format!("{refused:?}")) }
+    })
+    .await;
+    assert!(one.tunnel("less0").await.status.is_none_or(|status| status.conditions.is_empty()));
+    let mut role = roles.get(name).await.expect("the role");
+    role.rules = whole;
+    roles.replace(name, &PostParams::default(), &role).await.expect("accepted");
+    one.up("less0").await;
+}
+
+/// A client with the rights of the controller's account.
+async fn as_the_controller(cluster: &Cluster) -> Client {
+    let file = Kubeconfig::read_from(cluster.controller_kubeconfig()).expect("its kubeconfig");
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.expect("usable");
+    Client::try_from(config).expect("a client")
+}
+
+/// What the server says to an exec before it would run anything: without an upgrade an admitted one is a bad
+/// request.
+async fn asks_to_exec(client: &Client, place: &str, container: &str) -> (u16, String) {
+    let container = if container.is_empty() { String::new() } else { format!("&container={container}") };
+    let path = format!("/api/v1/namespaces/{place}/exec?command=true&stdout=true{container}");
+    let mut request = kube::core::Request::new("/").list(&ListParams::default()).expect("a request");
+    *request.uri_mut() = path.parse().expect("a path");
+    match client.request_text(request).await {
+        Err(kube::Error::Api(status)) => (status.code, status.message),
+        other => panic!("neither refused nor incomplete: {other:?}"),
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs real API servers: make real"]
+async fn under_the_policy_commands_run_in_gateways_and_nowhere_else() {
+    const POLICY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/exec-policy.yaml");
+    const GATEWAY: &str = "kube-system/pods/vpc-nat-gw-gw1-0";
+    const OTHER: &str = "kube-system/pods/coredns-0";
+    real::needed();
+    let sandbox = Sandbox::bare().await.expect("this machine can run a sandbox");
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    let controller = as_the_controller(&one).await;
+    let other = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "coredns-0", "namespace": SYSTEM},
+        "spec": {"nodeName": "cluster1-node1", "containers": [{"name": "vpc-nat-gw", "image": "x"}]},
+    });
+    one.apply(&other.to_string()).await.ok();
+    // The role alone lets it in everywhere there; and nowhere else.
+    assert_eq!(asks_to_exec(&controller, OTHER, "vpc-nat-gw").await.0, 400);
+    assert_eq!(asks_to_exec(&controller, "ns1/pods/client", "workload").await.0, 403);
+
+    one.kubectl(&["apply", "-f", POLICY]).await.ok();
+    one.until("the policy is obeyed", PATIENCE, async || {
+        let (code, words) = asks_to_exec(&controller, OTHER, "vpc-nat-gw").await;
+        if code == 403 || code == 422 { Ok(()) } else { Err(words) }
+    })
+    .await;
+    let (_, words) = asks_to_exec(&controller, OTHER, "vpc-nat-gw").await;
+    assert!(words.contains("the controller runs commands only in gateways"), "{words}");
+    for container in ["sidecar", ""] {
+        let (code, words) = asks_to_exec(&controller, GATEWAY, container).await;
+        assert!(code != 400 && words.contains("only in the container vpc-nat-gw"), "{code} {words}");
+    }
+    assert_eq!(asks_to_exec(&controller, GATEWAY, "vpc-nat-gw").await.0, 400, "this one is admitted");
+    assert_eq!(
+        asks_to_exec(&one.client, OTHER, "vpc-nat-gw").await.0,
+        400,
+        "others are none of its business"
+    );
+    join(&one, &two, "vx0", "gw1", 0).await;
+    one.reaches("242.1.1.20").await;
+    one.delete("vx0").await;
+    one.kubectl(&["delete", "-f", POLICY]).await.ok();
+}
+
+#[tokio::test]
+#[ignore = "needs real API servers: make real"]
+async fn a_real_server_takes_everything_that_ships() {
+    real::needed();
+    let sandbox = Sandbox::bare().await.expect("this machine can run a sandbox");
+    let (one, broker) = (sandbox.cluster(1).await, sandbox.broker().await);
+    let deploy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
+    let file = |name: &str| format!("{deploy}/{name}");
+    for name in ["crds.yaml", "controller.yaml", "submariner.yaml", "broker-secret.yaml", "exec-policy.yaml"]
+    {
+        one.kubectl(&["apply", "--dry-run=server", "-f", &file(name)]).await.ok();
+    }
+    broker.kubectl(&["apply", "--dry-run=server", "-f", &file("broker.yaml")]).await.ok();
+    // What is applied twice is unchanged the second time, also where the server fills in defaults.
+    one.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &file("crds.yaml")]).await.ok();
+    let versions = async || {
+        let all: Api<
+            k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+        > = Api::all(one.client.clone());
+        let all = all.list(&ListParams::default()).await.expect("definitions");
+        all.iter().map(|crd| (crd.name_any(), crd.metadata.generation)).collect::<Vec<_>>()
+    };
+    let before = versions().await;
+    one.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &file("crds.yaml")]).await.ok();
+    assert_eq!(versions().await, before);
+}
