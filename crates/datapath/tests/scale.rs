@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use causeway_core::names::ObjectKey;
 use causeway_core::vpc::{Plan, TunnelKind, TunnelWant, Variant, Want, plan};
-use causeway_datapath::{Commands, Datapath, Output, Run, RunError};
+use causeway_datapath::vpc::{Commands, Datapath};
+use causeway_datapath::{Output, Run, RunError};
 use lab::want::{VXLAN, demo};
 use lab::{Lab, Local, observed, require};
 

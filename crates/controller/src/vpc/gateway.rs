@@ -7,7 +7,8 @@ use causeway_core::GatewayName;
 use causeway_core::vpc::compile::{self, GatewayTask};
 use causeway_core::vpc::outcome::{judge, refused_before, refused_now, repairs};
 use causeway_core::vpc::{Event, Have, Outcome, Plan, Trouble, Visit, plan_after};
-use causeway_datapath::{self as datapath, Applied, Commands, Datapath, RunError, StepError};
+use causeway_datapath::vpc::{Applied, Commands, Datapath, StepError};
+use causeway_datapath::{self as datapath, RunError};
 
 use super::Room;
 use super::exec::PodExec;

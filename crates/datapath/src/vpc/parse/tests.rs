@@ -13,10 +13,10 @@ use crate::sections::Sections;
 
 /// The same gateway seen through iproute2 5.9, 6.1, 6.15, 7.3 and iptables 1.8.7, 1.8.9, 1.8.11, 1.8.13.
 const FIXTURES: [&str; 4] = [
-    include_str!("../../fixtures/debian11.txt"),
-    include_str!("../../fixtures/debian12.txt"),
-    include_str!("../../fixtures/debian13.txt"),
-    include_str!("../../fixtures/debian-sid.txt"),
+    include_str!("../../../fixtures/debian11.txt"),
+    include_str!("../../../fixtures/debian12.txt"),
+    include_str!("../../../fixtures/debian13.txt"),
+    include_str!("../../../fixtures/debian-sid.txt"),
 ];
 
 fn parse(text: &[u8]) -> Result<Have, Trouble> {
@@ -188,7 +188,7 @@ fn quoting_and_order_of_a_rule_may_differ() {
 
 #[test]
 fn gre_links_are_read_with_and_without_ends_and_keys() {
-    let listed = include_str!("../../fixtures/gre.txt");
+    let listed = include_str!("../../../fixtures/gre.txt");
     let have = parse(with("kernel", listed, 0).as_bytes()).expect("readable");
     let kind = |name: &str| have.links[name].kind.clone();
     let address = |last: u8| Some([172, 50, 16, last].into());
