@@ -1,6 +1,8 @@
 //! What a look at a gateway with many tunnels costs. Measured, not asserted:
 //! `cargo test --release -p causeway-datapath --test scale -- --ignored --nocapture`
 
+#![allow(clippy::print_stdout)] // a measurement is printed
+
 mod lab;
 
 use std::net::Ipv4Addr;

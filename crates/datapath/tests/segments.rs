@@ -42,9 +42,9 @@ fn gateway(lab: &Lab, side: usize, tools: &tempfile::TempDir) -> Commands<Local>
 async fn visit(datapath: &impl Datapath, want: &Want, refused: &Refused) -> (Plan, Visit, Have) {
     let carry_out = async |plan: &Plan| {
         let Applied { listing, failures } = datapath.apply(plan, None).await.expect("applied");
-        let told = |error: causeway_datapath::vpc::StepError| Trouble::CommandFailed(error.to_string());
+        let explain = |error: causeway_datapath::vpc::StepError| Trouble::CommandFailed(error.to_string());
         let failures: BTreeMap<usize, Trouble> =
-            failures.into_iter().map(|(at, error)| (at, told(error))).collect();
+            failures.into_iter().map(|(at, error)| (at, explain(error))).collect();
         (failures, listing.have)
     };
     let mut plan = plan_after(refused, want, &observed(datapath).await);

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_without_bash_is_told_apart_from_a_refusal() {
+    fn an_image_without_bash_differs_from_a_refusal() {
         let runtime = "OCI runtime exec failed: exec: \"bash\": executable file not found in $PATH: unknown";
         assert_eq!(without_bash(RunError::Refused(runtime.into())), Trouble::ToolMissing("bash".into()));
         let forbidden = RunError::Refused("pods \"gw-0\" is forbidden".into());

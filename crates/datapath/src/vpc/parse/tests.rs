@@ -195,8 +195,8 @@ fn quoting_and_order_of_a_rule_may_differ() {
 
 #[test]
 fn gre_links_are_read_with_and_without_ends_and_keys() {
-    let listed = include_str!("../../../fixtures/gre.txt");
-    let have = parse(with("kernel", listed, 0).as_bytes()).expect("readable");
+    let listed = with("kernel", include_str!("../../../fixtures/gre.txt"), 0);
+    let have = parse(listed.as_bytes()).expect("readable");
     let kind = |name: &str| have.links[name].kind.clone();
     let address = |last: u8| Some([172, 50, 16, last].into());
     let gre = |local, remote, ttl, keyed| Some(LinkKind::Gre { local, remote, ttl, keyed });
@@ -206,6 +206,8 @@ fn gre_links_are_read_with_and_without_ends_and_keys() {
     assert_eq!(kind("gre0"), gre(None, None, 0, false));
     assert_eq!(kind("gretap0"), None);
     assert!(have.links["demo"].is_ours());
+    let slim = passed_on(&listed, r#"printf '%s' "$1" | sed -E "$slim""#);
+    assert_eq!(parse(slim.as_bytes()), Ok(have));
 }
 
 #[test]
