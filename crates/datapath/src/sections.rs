@@ -84,8 +84,9 @@ impl Sections {
 
 /// A tool's failure in its own words, which are marked where other output stands beside them.
 pub(crate) fn failed(status: i32, said: &str) -> Trouble {
-    let complaint = said.lines().find_map(|line| line.strip_prefix("! "));
-    Trouble::Failed { status, said: complaint.unwrap_or(said).trim().to_owned() }
+    let complaints: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("! ")).collect();
+    let said = if complaints.is_empty() { said.trim().to_owned() } else { complaints.join("; ") };
+    Trouble::Failed { status, said }
 }
 
 fn unframed(why: &str) -> Trouble {
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(sections.find("a"), Some(&expected));
         assert!(!sections.same);
         assert_eq!(
-            failed(3, "x\n! cannot do; that\n"),
+            failed(3, "x\n! cannot do\n! that\n"),
             Trouble::Failed { status: 3, said: "cannot do; that".into() }
         );
     }

@@ -1,15 +1,11 @@
-# Sections: a begin line, the output of one tool, an end line with the tool's exit status. What a tool complained is
-# said in it if it failed.
+# Sections: a begin line, the output of one tool with what it complained, an end line with its exit status.
 export LC_ALL=C
 begin() { printf '@@causeway begin %s\n' "$1"; }
 end() { printf '\n@@causeway end %s\n' "$1"; }
 section() {
-  local said status
   begin "$1"
-  { said=$("${@:2}" 2>&1 >&3 3>&-); } 3>&1
-  status=$?
-  [[ $status -eq 0 ]] || printf '! %s\n' "${said//$'\n'/; }"
-  end "$status"
+  "${@:2}" 2>&1
+  end "$?"
 }
 has() { command -v "$1" >/dev/null; }
 # The last line says that all was said. What carries it may drop what it has not passed on when a command ends, so

@@ -1,6 +1,8 @@
 //! What a look at a gateway with many tunnels costs. Measured, not asserted:
 //! `cargo test --release -p causeway-datapath --test scale -- --ignored --nocapture`
 
+#![allow(clippy::print_stdout)] // a measurement is printed
+
 mod lab;
 
 use std::net::Ipv4Addr;
@@ -9,7 +11,8 @@ use std::time::Instant;
 
 use causeway_core::names::ObjectKey;
 use causeway_core::vpc::{Plan, TunnelKind, TunnelWant, Variant, Want, plan};
-use causeway_datapath::{Commands, Datapath, Output, Run, RunError};
+use causeway_datapath::vpc::{Commands, Datapath};
+use causeway_datapath::{Output, Run, RunError};
 use lab::want::{VXLAN, demo};
 use lab::{Lab, Local, observed, require};
 

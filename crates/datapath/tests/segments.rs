@@ -9,7 +9,7 @@ use causeway_core::vpc::outcome::{judge, refused_now};
 use causeway_core::vpc::{
     Have, NatRule, Plan, Refused, Trouble, TunnelKind, Variant, Visit, Want, plan_after,
 };
-use causeway_datapath::{Applied, Commands, Datapath};
+use causeway_datapath::vpc::{Applied, Commands, Datapath};
 use lab::net::transfer;
 use lab::want::{VXLAN, add, demo};
 use lab::{BOTH, Lab, Local, iptables, joined, observed, require};
@@ -42,9 +42,9 @@ fn gateway(lab: &Lab, side: usize, tools: &tempfile::TempDir) -> Commands<Local>
 async fn visit(datapath: &impl Datapath, want: &Want, refused: &Refused) -> (Plan, Visit, Have) {
     let carry_out = async |plan: &Plan| {
         let Applied { listing, failures } = datapath.apply(plan, None).await.expect("applied");
-        let told = |error: causeway_datapath::StepError| Trouble::CommandFailed(error.to_string());
+        let explain = |error: causeway_datapath::vpc::StepError| Trouble::CommandFailed(error.to_string());
         let failures: BTreeMap<usize, Trouble> =
-            failures.into_iter().map(|(at, error)| (at, told(error))).collect();
+            failures.into_iter().map(|(at, error)| (at, explain(error))).collect();
         (failures, listing.have)
     };
     let mut plan = plan_after(refused, want, &observed(datapath).await);

@@ -6,7 +6,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use causeway_core::vpc::{Plan, TunnelKind, Variant, Want, plan};
-use causeway_datapath::{Commands, Datapath, Listing, Looked, Output, Run, RunError, Trouble};
+use causeway_datapath::vpc::{Commands, Datapath, Listing, Looked};
+use causeway_datapath::{Output, Run, RunError, Trouble};
 use lab::want::{VXLAN, add, demo};
 use lab::{Lab, Local, Netns, joined, observed, require};
 use tokio::sync::Notify;

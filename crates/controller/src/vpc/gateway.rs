@@ -8,9 +8,8 @@ use causeway_core::vpc::compile::{self, GatewayTask};
 use causeway_core::vpc::objects::PodRef;
 use causeway_core::vpc::outcome::{judge, refused_before, refused_now, repairs};
 use causeway_core::vpc::{Event, Have, Outcome, Plan, Trouble, Visit, Want, plan, plan_after};
-use causeway_datapath::{
-    self as datapath, Applied, Commands, Datapath, Digest, Listing, Looked, RunError, StepError,
-};
+use causeway_datapath::vpc::{Applied, Commands, Datapath, Digest, Listing, Looked, StepError};
+use causeway_datapath::{self as datapath, RunError};
 use tokio::time::Instant;
 
 use super::Vpc;

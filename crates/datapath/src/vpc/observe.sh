@@ -2,12 +2,13 @@
 #
 # A long listing is cut down to what is read: `l` a link, `a` an address, `r` a route, `c` a link's rp_filter and proxy_arp,
 # `d` its proxy_delay. With `-o` a backslash stands for a line break. Of all rules those of the chains that ours stand in
-# stay, and whether the gateway's own chain is there; `s` is a source NAT rule of the form that ours have.
+# stay, and whether the gateway's own chain is there; `s` is a source NAT rule of the form that ours have. `!` is a complaint.
 slim='
-/^(@@|!|$)/b
+/^(@@|$)/b
 s/^-A POSTROUTING -d ([^ ]+) -m comment --comment "?causeway:([^" ]+)"? -j SNAT --to-source ([^ ]+) *$/s \1 \2 \3/;t
 /^(\*|:SNAT_FILTER |-A POSTROUTING |-A FORWARD |# Table )/b
 /^([:#-]|COMMIT)/d
+s/^([A-Z]|iptables)/! &/;t
 /^[0-9]+: [^ ]+: </{
 s/^[0-9]+: ([^ ]+): /l \1 /
 s/(BROADCAST|MULTICAST|LOWER_UP|POINTOPOINT|LOOPBACK|NO-CARRIER),?//g
@@ -41,15 +42,41 @@ tools() {
   [[ $legacy ]] && section rules-legacy "$legacy-save"
   [[ $nft ]] && section rules-nft "$nft-save"
 }
+# What changes by itself must not stay: counters, dates, the use of an ARP table.
+steady() {
+  local IFS=$'\n' line delay
+  text=
+  set -f
+  for line in $1; do
+    case $line in
+      'inet arp_cache '*' dev '*)
+        delay=${line##* proxy_delay }
+        line=${line#* dev }
+        line="d ${line%% *} ${delay%% *}"
+        ;;
+      :SNAT_FILTER\ * | '-A POSTROUTING '* | '-A FORWARD '* | '# Table '*) ;;
+      'inet arp_cache '* | [:#-]* | COMMIT) continue ;;
+      [A-Z]* | iptables*) line="! $line" ;;
+    esac
+    text+=$line$'\n'
+  done
+  set +f
+}
+# Sets `listed`.
 listing() {
-  local text
+  local text value status
   text=$(tools)
   # For a short one the tool would cost more than it saves.
-  [[ ${#text} -gt 20000 ]] && has sed && text=$(printf '%s' "$text" | sed -E "$slim")
-  printf '%s\n' "$text"
+  if [[ ${#text} -gt 20000 ]] && has sed; then
+    text=$(printf '%s' "$text" | sed -E "$slim")
+  else
+    steady "$text"
+  fi
   # Neither has the gateway's chain: ask what the gateway's own scripts ask to choose.
-  [[ $legacy && $nft && $text != *:SNAT_FILTER\ * ]] && section choice "$legacy" -w 5 -t nat -S INPUT 1
-  begin forward
-  read -r value </proc/sys/net/ipv4/ip_forward && printf '%s' "$value"
-  end "$?"
+  if [[ $legacy && $nft && $text != *:SNAT_FILTER\ * ]]; then
+    text+=$'\n'$(section choice "$legacy" -w 5 -t nat -S INPUT 1)
+  fi
+  read -r value </proc/sys/net/ipv4/ip_forward
+  status=$?
+  printf -v listed '%s\n@@causeway begin forward\n%s\n@@causeway end %s' "$text" "$value" "$status"
 }

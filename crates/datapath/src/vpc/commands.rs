@@ -6,11 +6,12 @@ use async_trait::async_trait;
 use causeway_core::vpc::Plan;
 use sha1::{Digest as _, Sha1};
 
+use super::render::Input;
+use super::{Applied, Datapath, Digest, Listing, Looked, outcome, parse};
+use crate::Trouble;
 use crate::done::end_of;
-use crate::render::Input;
 use crate::run::{Output, Run, RunError};
 use crate::sections::Sections;
-use crate::{Applied, Datapath, Digest, Listing, Looked, Trouble, outcome, parse};
 
 /// The long-lived command that reports changes: a line `causeway-alive` once it listens and then every five
 /// seconds, any other line when something changed. Whoever observes after the first heartbeat misses
@@ -20,7 +21,7 @@ pub const MONITOR: &[&str] = &["bash", "-c", include_str!("monitor.sh")];
 /// Looks. Takes a digest on its first line of input.
 static OBSERVE: LazyLock<String> = LazyLock::new(|| {
     lean(&[
-        include_str!("tools.sh"),
+        include_str!("../tools.sh"),
         include_str!("known.sh"),
         include_str!("find.sh"),
         include_str!("observe.sh"),
@@ -38,7 +39,7 @@ static APPLY: LazyLock<String> = LazyLock::new(|| {
 });
 /// Runs a script that comes with its input.
 static START: LazyLock<String> =
-    LazyLock::new(|| lean(&[include_str!("tools.sh"), include_str!("start.sh")]));
+    LazyLock::new(|| lean(&[include_str!("../tools.sh"), include_str!("../start.sh")]));
 
 /// Scripts joined, without comments and indentation: they travel in a URL, and proxies bound its length.
 fn lean(scripts: &[&str]) -> String {
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_without_bash_is_told_apart_from_a_refusal() {
+    fn an_image_without_bash_differs_from_a_refusal() {
         let runtime = "OCI runtime exec failed: exec: \"bash\": executable file not found in $PATH: unknown";
         assert_eq!(without_bash(RunError::Refused(runtime.into())), Trouble::ToolMissing("bash".into()));
         let forbidden = RunError::Refused("pods \"gw-0\" is forbidden".into());

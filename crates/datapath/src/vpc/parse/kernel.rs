@@ -48,6 +48,8 @@ impl<'a> Line<'a> {
     fn new(line: &'a str) -> Self {
         let after_name = |rest: &'a str| rest.split_once(' ').map(|(name, rest)| (name, rest.trim_start()));
         match line.split_once(' ') {
+            // A complaint, which an exit status goes with if it matters.
+            Some(("!", _)) => Self::Other,
             Some(("l", rest)) => Self::Link(rest),
             Some(("r", rest)) => Self::Route(rest),
             Some(("a", rest)) => {
