@@ -1,9 +1,10 @@
 //! Custom resources of Causeway, and the few fields it reads of others' objects, parsed into
 //! `causeway-core` types.
 //!
-//! [`tunnel`] and [`record`] are ours, [`foreign`] is kube-ovn's and Submariner's. Parsing never fails
-//! a watch: what can not be understood becomes a value that says so, and reaches the object's condition.
+//! [`tunnel`] and [`record`] are ours, [`foreign`] is kube-ovn's and Submariner's, [`condition`] is everybody's. Parsing never fails
+//! a watch: what cannot be understood becomes a value that says so, and reaches the object's condition.
 
+pub mod condition;
 pub mod foreign;
 pub mod parse;
 pub mod record;
@@ -17,7 +18,7 @@ pub use tunnel::{TunnelType, VpcNatTunnel, VpcNatTunnelSpec, VpcNatTunnelStatus}
 
 pub use causeway_core::vpc::objects::TUNNEL_FINALIZER;
 
-/// With value `true` on a tunnel being deleted: let it go although its gateway can not be cleaned.
+/// With value `true` on a tunnel being deleted: let it go although its gateway cannot be cleaned.
 pub const ABANDON: &str = "causeway/abandon";
 /// The name under which we write.
 pub const FIELD_MANAGER: &str = "causeway";

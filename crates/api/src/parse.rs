@@ -1,15 +1,17 @@
 //! From objects to the values that decisions rest on.
 
+use std::collections::BTreeSet;
+
 use causeway_core::names::{parse_address, parse_number};
 use causeway_core::vpc::exchange::{
     LOCAL_CLUSTER, LOCAL_GATEWAY, LOCAL_VPC, ORIGIN, ORIGIN_NAMESPACE, Record,
 };
 use causeway_core::vpc::member::Member;
+use causeway_core::vpc::nodes::NodeReport;
 use causeway_core::vpc::objects::{
-    Eip, Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, Subnet, Tunnel, TunnelSpec, VpcGateway,
-    Workload,
+    Eip, Ends, GatewayPod, Peer, PodRef, StaticRoute, Subnet, Tunnel, TunnelSpec, VpcGateway, Workload,
 };
-use causeway_core::vpc::status::{CONDITIONS, Condition, TunnelStatus};
+use causeway_core::vpc::status::TunnelStatus;
 use causeway_core::vpc::want::TunnelKind;
 use causeway_core::{ClusterId, GatewayName, Invalid, ObjectKey};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -17,6 +19,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::ABANDON;
+use crate::condition;
 use crate::foreign::kube_ovn;
 use crate::record::GatewayExIp;
 use crate::tunnel::{TunnelType, VpcNatTunnel, VpcNatTunnelSpec, VpcNatTunnelStatus};
@@ -48,7 +51,7 @@ pub fn tunnel(object: &VpcNatTunnel) -> Tunnel {
 
 /// A tunnel whose object could not even be decoded.
 pub fn unreadable_tunnel(meta: &ObjectMeta, why: &str) -> Tunnel {
-    Tunnel { spec: Err(format!("the object can not be read: {why}")), ..bare_tunnel(meta) }
+    Tunnel { spec: Err(format!("the object cannot be read: {why}")), ..bare_tunnel(meta) }
 }
 
 fn bare_tunnel(meta: &ObjectMeta) -> Tunnel {
@@ -110,17 +113,6 @@ fn ends(spec: &VpcNatTunnelSpec) -> Result<Ends, Invalid> {
 }
 
 fn tunnel_status(status: &VpcNatTunnelStatus) -> TunnelStatus {
-    let known = |kind: &str| CONDITIONS.into_iter().find(|own| *own == kind);
-    let conditions = status.conditions.iter().filter_map(|condition| {
-        let value = Condition {
-            status: condition.status == "True",
-            reason: condition.reason.clone(),
-            message: condition.message.clone(),
-            observed_generation: condition.observed_generation.unwrap_or_default(),
-            since: condition.last_transition_time.0.to_string(),
-        };
-        Some((known(&condition.type_)?, value))
-    });
     TunnelStatus {
         initialized: status.initialized.unwrap_or_default(),
         internal_ip: status.internal_ip.clone(),
@@ -134,7 +126,7 @@ fn tunnel_status(status: &VpcNatTunnelStatus) -> TunnelStatus {
         egress: status.global_egress_ip.clone(),
         peer: status.peer.clone(),
         observed_generation: status.observed_generation,
-        conditions: conditions.collect(),
+        conditions: condition::read(&status.conditions),
     }
 }
 
@@ -204,14 +196,17 @@ pub fn gateway_pod(pod: &Pod, prefix: &str) -> Option<GatewayPod> {
             name.strip_suffix(".kubernetes.io/ip_address").filter(|provider| *provider != "ovn")?;
         Some((provider.to_string(), parse_address(text).ok()?))
     });
+    let status = pod.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_ref());
+    let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
     Some(GatewayPod {
         pod: PodRef { key: key(meta), uid: meta.uid.clone().unwrap_or_default() },
         gateway,
-        phase: pod
-            .status
-            .as_ref()
-            .and_then(|status| status.phase.clone())
-            .unwrap_or_else(|| "Pending".into()),
+        created: created(meta),
+        phase: status.and_then(|status| status.phase.clone()).unwrap_or_else(|| "Pending".into()),
+        // Where nothing is said of it, the phase is all there is.
+        ready: ready.is_none_or(|condition| condition.status == "True"),
+        deleting: meta.deletion_timestamp.is_some(),
         node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
         lan: address("ovn.kubernetes.io/ip_address"),
         external: external.collect(),
@@ -262,7 +257,7 @@ pub fn subnet(object: &kube_ovn::Subnet) -> Subnet {
 }
 
 /// The static routes of a VPC that lead by destination; ones that make no sense lead nowhere.
-pub fn static_routes(object: &kube_ovn::Vpc) -> Vec<StaticRoute> {
+pub fn static_routes(object: &kube_ovn::Vpc) -> BTreeSet<StaticRoute> {
     let by_source = |route: &&kube_ovn::StaticRoute| route.policy.as_deref() == Some("policySrc");
     let routes = object.spec.static_routes.iter().filter(|route| !by_source(route));
     routes
@@ -275,16 +270,16 @@ pub fn static_routes(object: &kube_ovn::Vpc) -> Vec<StaticRoute> {
         .collect()
 }
 
-/// Whether a node reports, and since when it does not (seconds since 1970).
-pub fn node(object: &Node) -> (NodeHealth, Option<i64>) {
+/// What the Ready condition of a node says.
+pub fn node(object: &Node) -> NodeReport {
     let conditions = object.status.as_ref().and_then(|status| status.conditions.as_ref());
     let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
-    match ready {
-        Some(condition) if condition.status != "True" => {
-            let since = condition.last_transition_time.as_ref().map(|time| time.0.as_second());
-            (NodeHealth::NotReady, since)
-        }
+    match ready.map(|ready| ready.status.as_str()) {
         // A node that has not said anything yet is not one that fell silent.
-        Some(_) | None => (NodeHealth::Ready, None),
+        Some("True") | None => NodeReport::Ready,
+        Some("False") => NodeReport::NotReady,
+        Some(_) => NodeReport::Silent {
+            since: ready.and_then(|ready| Some(ready.last_transition_time.as_ref()?.0.as_second())),
+        },
     }
 }

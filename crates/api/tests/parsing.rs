@@ -1,8 +1,9 @@
 //! Objects as people and other operators write them become the values that decisions rest on.
 
-use causeway_api::{GatewayExIp, VpcNatTunnel, parse};
+use causeway_api::{GatewayExIp, VpcNatTunnel, VpcNatTunnelStatus, condition, parse};
 use causeway_core::vpc::TunnelKind;
-use causeway_core::vpc::objects::{Ends, NodeHealth};
+use causeway_core::vpc::nodes::NodeReport;
+use causeway_core::vpc::objects::Ends;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use serde::de::DeserializeOwned;
@@ -70,6 +71,33 @@ fn scratch_fields_of_older_operators_are_accepted_and_mean_nothing() {
     assert_eq!(parse::tunnel(&tunnel(json!({}), spec)).spec, plain);
 }
 
+#[test]
+fn every_condition_on_an_object_is_read_and_written_back() {
+    let theirs = json!({
+        "type": "Audited", "status": "Unknown", "reason": "Theirs", "message": "who knows",
+        "lastTransitionTime": "2026-11-16T12:00:00Z",
+    });
+    let ours = json!({
+        "type": "Ready", "status": "False", "reason": "Down", "message": "no",
+        "lastTransitionTime": "2026-11-16T12:00:01Z", "observedGeneration": 2,
+    });
+    let mut object = tunnel(json!({}), sample());
+    object.status = Some(object_status(json!({ "conditions": [theirs, ours] })));
+    let mut conditions = parse::tunnel(&object).status.conditions;
+    conditions.set("Ready", true, "Up", "yes".into(), 3);
+    let now = "2026-11-16T13:00:00.7Z".parse().expect("a time");
+    let written = serde_json::to_value(condition::written(&conditions, now)).expect("plain data");
+    let up = json!({
+        "type": "Ready", "status": "True", "reason": "Up", "message": "yes",
+        "lastTransitionTime": "2026-11-16T13:00:00Z", "observedGeneration": 3,
+    });
+    assert_eq!(written, json!([theirs, up]));
+}
+
+fn object_status(status: Value) -> VpcNatTunnelStatus {
+    object(status)
+}
+
 fn record(name: &str, labels: Value, spec: Value) -> GatewayExIp {
     let metadata = json!({ "name": name, "namespace": "kube-system", "labels": labels });
     object(
@@ -131,14 +159,34 @@ fn a_gateway_pod_tells_its_addresses_on_dual_stack_too() {
 }
 
 #[test]
-fn a_silent_node_tells_since_when_and_a_new_one_is_not_silent() {
+fn a_pod_says_whether_it_is_ready_and_whether_it_stays() {
+    let pod = |metadata: Value, conditions: Value| {
+        let mut pod =
+            json!({ "metadata": metadata, "status": { "phase": "Running", "conditions": conditions } });
+        pod["metadata"]["name"] = "p".into();
+        pod["metadata"]["namespace"] = "kube-system".into();
+        pod["metadata"]["annotations"] = json!({ "ovn.kubernetes.io/vpc_nat_gw": "gw1" });
+        let pod = parse::gateway_pod(&object(pod), "vpc-nat-gw").expect("a gateway's");
+        (pod.ready, pod.deleting, pod.created)
+    };
+    let ready = |status: &str| json!([{ "type": "Initialized", "status": "True" }, { "type": "Ready", "status": status }]);
+    let born = json!({ "creationTimestamp": "1970-01-01T00:01:00Z" });
+    assert_eq!(pod(born, ready("True")), (true, false, 60));
+    assert_eq!(pod(json!({ "deletionTimestamp": "2026-11-16T12:00:00Z" }), ready("False")), (false, true, 0));
+    assert_eq!(pod(json!({}), json!([])), (true, false, 0), "nothing is said of it");
+}
+
+#[test]
+fn a_silent_node_says_since_when_and_a_new_one_is_not_silent() {
     let node = |conditions: Value| {
         parse::node(&object::<Node>(json!({ "metadata": {}, "status": { "conditions": conditions } })))
     };
     let ready = |status: &str| json!([{ "type": "Ready", "status": status, "lastTransitionTime": "1970-01-01T00:01:00Z" }]);
-    assert_eq!(node(ready("True")), (NodeHealth::Ready, None));
-    assert_eq!(node(ready("Unknown")), (NodeHealth::NotReady, Some(60)));
-    assert_eq!(node(json!([])), (NodeHealth::Ready, None));
+    assert_eq!(node(ready("True")), NodeReport::Ready);
+    assert_eq!(node(ready("False")), NodeReport::NotReady, "it reports");
+    assert_eq!(node(ready("Unknown")), NodeReport::Silent { since: Some(60) });
+    assert_eq!(node(json!([{ "type": "Ready", "status": "Unknown" }])), NodeReport::Silent { since: None });
+    assert_eq!(node(json!([])), NodeReport::Ready);
 }
 
 #[test]

@@ -29,6 +29,11 @@ impl Clock {
         seconds(self.now())
     }
 
+    /// With microseconds.
+    pub(crate) fn micro_stamp(&self) -> String {
+        self.now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+    }
+
     /// `after` from now, in whole seconds.
     pub(crate) fn stamp_in(&self, after: Duration) -> String {
         seconds(self.now().checked_add(after).unwrap_or(self.base))

@@ -85,6 +85,17 @@ impl Cluster {
         cluster
     }
 
+    /// The same at this moment, to try something out on.
+    pub(crate) fn copy(&self) -> Cluster {
+        Cluster {
+            store: self.store.copy(),
+            registry: self.registry.clone(),
+            clock: self.clock.clone(),
+            ids: self.ids.branch(),
+            expiring: self.expiring.clone(),
+        }
+    }
+
     fn found_namespace(&mut self, name: &str) {
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace",
@@ -96,6 +107,26 @@ impl Cluster {
             "status": { "phase": "Active" },
         });
         self.store.put(&namespaces(), Key::new("", name), namespace);
+    }
+
+    /// The service through which pods would reach this server, had they a network to it.
+    pub(crate) fn found_own_service(&mut self, port: u16) {
+        let address = "10.96.0.1";
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {
+                "name": "kubernetes", "namespace": "default", "uid": self.ids.uid(),
+                "creationTimestamp": self.clock.stamp(),
+                "labels": { "component": "apiserver", "provider": "kubernetes" },
+            },
+            "spec": {
+                "type": "ClusterIP", "clusterIP": address, "clusterIPs": [address], "sessionAffinity": "None",
+                "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster",
+                "ports": [{ "name": "https", "port": 443, "protocol": "TCP", "targetPort": port }],
+            },
+            "status": { "loadBalancer": {} },
+        });
+        self.store.put(&Arc::from("services."), Key::new("default", "kubernetes"), service);
     }
 
     pub(crate) fn get(&self, target: &Target) -> Result<&Arc<Object>, ApiError> {

@@ -16,6 +16,11 @@ impl Ids {
         Ids { state: seed.unwrap_or_else(unpredictable) }
     }
 
+    /// Others, as repeatable as these and without taking any of them.
+    pub(crate) fn branch(&self) -> Ids {
+        Ids { state: !self.state }
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;

@@ -1,9 +1,9 @@
-//! JSON patch and JSON merge patch, with the leniency kube-apiserver shows, and with its limits: a
-//! small patch must not make a huge object.
+//! JSON patch, JSON merge patch and, for kinds whose fields are known, strategic merge patch, with the
+//! leniency kube-apiserver shows, and with its limits: a small patch must not make a huge object.
 
 use json_patch::jsonptr::Pointer;
 use json_patch::{AddOperation, Patch, PatchOperation};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::status::{ApiError, Cause, Details};
 
@@ -14,16 +14,29 @@ const MAX_COPIED: usize = 3 * 1024 * 1024;
 /// How deep a patched object may be nested: what is deeper, common parsers do not read.
 const MAX_DEPTH: usize = 120;
 
+const APPLY: &str = "application/apply-patch+yaml";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+
 /// A parsed patch body.
 #[derive(Debug)]
 pub(crate) enum PatchBody {
     Json(Patch),
     Merge(Value),
+    Strategic {
+        patch: Map<String, Value>,
+        /// What the object consists of.
+        message: &'static str,
+    },
 }
 
 impl PatchBody {
-    /// By content type; the kinds of patch not served are refused by name.
-    pub(crate) fn parse(content_type: &str, body: &[u8]) -> Result<PatchBody, ApiError> {
+    /// By content type; the kinds of patch not served are refused by name. `message` says what the object
+    /// consists of, if that is known.
+    pub(crate) fn parse(
+        content_type: &str,
+        body: &[u8],
+        message: Option<&'static str>,
+    ) -> Result<PatchBody, ApiError> {
         let kind = content_type.split(';').next().unwrap_or_default().trim();
         let read = || -> Result<Value, ApiError> {
             serde_json::from_slice(body).map_err(|why| undecodable(&why.to_string()))
@@ -34,12 +47,25 @@ impl PatchBody {
                 patch @ Value::Object(_) => Ok(PatchBody::Merge(patch)),
                 _ => Err(undecodable("a merge patch must be an object")),
             },
+            STRATEGIC if message.is_some() => match (read()?, message) {
+                (Value::Object(patch), Some(message)) => Ok(PatchBody::Strategic { patch, message }),
+                _ => Err(undecodable("a strategic merge patch must be an object")),
+            },
             // As a real server words it, which knows only patches here.
             "application/json" | "" => Err(ApiError::unsupported_media_type("415: Unsupported Media Type")),
-            _ => Err(ApiError::unsupported_media_type(
-                "the body of the request was in an unknown format - accepted media types include: \
-                 application/json-patch+json, application/merge-patch+json",
-            )),
+            other => {
+                // The one that clients may well expect is named, not only left out of the list.
+                let what = if other == APPLY {
+                    "server-side apply is not supported by this server"
+                } else {
+                    "the body of the request was in an unknown format"
+                };
+                let strategic = if message.is_some() { format!(", {STRATEGIC}") } else { String::new() };
+                Err(ApiError::unsupported_media_type(format!(
+                    "{what} - accepted media types include: \
+                     application/json-patch+json, application/merge-patch+json{strategic}"
+                )))
+            }
         }
     }
 
@@ -48,6 +74,9 @@ impl PatchBody {
         let mut patched = object.clone();
         match self {
             PatchBody::Merge(patch) => json_patch::merge(&mut patched, patch),
+            PatchBody::Strategic { patch, message } => {
+                patched = crate::strategic::apply(message, object, patch)?;
+            }
             PatchBody::Json(patch) => {
                 let mut copied = 0;
                 for operation in patch.iter() {
@@ -167,7 +196,7 @@ mod tests {
     use serde_json::json;
 
     fn json_patch(patch: Value, object: Value) -> Result<Value, ApiError> {
-        PatchBody::parse("application/json-patch+json", patch.to_string().as_bytes())?.apply(&object)
+        PatchBody::parse("application/json-patch+json", patch.to_string().as_bytes(), None)?.apply(&object)
     }
 
     #[test]
@@ -217,8 +246,11 @@ mod tests {
 
     #[test]
     fn merging_null_removes() {
-        let patch =
-            PatchBody::parse("application/merge-patch+json; charset=utf-8", br#"{"a":null,"b":{"c":1}}"#);
+        let patch = PatchBody::parse(
+            "application/merge-patch+json; charset=utf-8",
+            br#"{"a":null,"b":{"c":1}}"#,
+            None,
+        );
         assert_eq!(patch.unwrap().apply(&json!({ "a": 1 })).unwrap(), json!({ "b": { "c": 1 } }));
     }
 
@@ -251,7 +283,7 @@ mod tests {
             object in value(), merge in value(), operations in prop::collection::vec(operation(), 0..8),
         ) {
             let _ = json_patch(Value::Array(operations), object.clone());
-            let merge = PatchBody::parse("application/merge-patch+json", merge.to_string().as_bytes());
+            let merge = PatchBody::parse("application/merge-patch+json", merge.to_string().as_bytes(), None);
             if let Ok(merge) = merge {
                 let once = merge.apply(&object).unwrap();
                 prop_assert_eq!(merge.apply(&once).unwrap(), once);
@@ -260,16 +292,20 @@ mod tests {
 
         #[test]
         fn any_bytes_are_a_patch_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-            for kind in ["application/json-patch+json", "application/merge-patch+json"] {
-                let _ = PatchBody::parse(kind, &bytes);
+            for kind in ["application/json-patch+json", "application/merge-patch+json", STRATEGIC] {
+                let _ = PatchBody::parse(kind, &bytes, Some("core.Pod"));
             }
         }
     }
 
     #[test]
     fn other_patches_are_refused_by_name() {
-        for kind in ["application/strategic-merge-patch+json", "application/apply-patch+yaml", ""] {
-            assert_eq!(PatchBody::parse(kind, b"{}").unwrap_err().code, 415);
+        for (kind, message) in
+            [(STRATEGIC, None), ("application/apply-patch+yaml", Some("core.Pod")), ("", Some("core.Pod"))]
+        {
+            assert_eq!(PatchBody::parse(kind, b"{}", message).unwrap_err().code, 415);
         }
+        assert!(PatchBody::parse(STRATEGIC, b"{}", Some("core.Pod")).is_ok());
+        assert_eq!(PatchBody::parse(STRATEGIC, b"[]", Some("core.Pod")).unwrap_err().code, 400);
     }
 }

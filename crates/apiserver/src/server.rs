@@ -3,7 +3,7 @@
 //! One task accepts; it owns a task per connection. Stopping cancels all of them and waits.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime};
 
@@ -24,10 +24,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
+use crate::audit::Audit;
 use crate::cluster::Cluster;
 use crate::counters::{Counters, RequestCount};
 use crate::exec::Exec;
-use crate::http::{Shared, router};
+use crate::faults::{Fault, Faults, Switches};
+use crate::http::{Client, Shared, router};
 use crate::status::ApiError;
 use crate::{Error, ids, tls};
 
@@ -51,6 +53,10 @@ pub struct Config {
     pub epoch: Option<SystemTime>,
     /// Runs commands in pods.
     pub exec: Option<Arc<dyn Exec>>,
+    /// Faults that are on from the first request.
+    pub faults: Vec<Fault>,
+    /// A file that gets one line of JSON per request that changes something or runs a command.
+    pub audit: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -62,6 +68,8 @@ impl Default for Config {
             seed: None,
             epoch: None,
             exec: None,
+            faults: Vec::new(),
+            audit: None,
         }
     }
 }
@@ -98,15 +106,24 @@ impl Server {
         let listener =
             TcpListener::bind(config.listen).await.map_err(|why| Error::Listen(config.listen, why))?;
         let address = listener.local_addr().map_err(|why| Error::Listen(config.listen, why))?;
+        let mut cluster = Cluster::new(config.history, config.seed, config.epoch);
+        cluster.found_own_service(address.port());
+        let faults = Switches::new(config.faults, cluster.store.version(), config.seed)?;
+        let audit = Audit::default();
+        if let Some(path) = config.audit {
+            audit.begin(&path).map_err(|why| Error::Audit(path, why))?;
+        }
         let shared = Arc::new(Shared {
-            cluster: RwLock::new(Cluster::new(config.history, config.seed, config.epoch)),
+            cluster: RwLock::new(cluster),
             counters: Counters::default(),
+            faults,
+            audit,
             exec: config.exec,
             stopping: CancellationToken::new(),
             sessions: TaskTracker::new(),
         });
         let token = ids::token();
-        let door = Door { expected: format!("Bearer {token}"), router: router(shared.clone()) };
+        let door = Door { token: token.clone(), router: router(shared.clone()) };
         let accepting =
             tokio::spawn(accept(listener, TlsAcceptor::from(tls.server), Arc::new(door), shared.clone()));
         Ok(Server { name: config.name, address, token, authority: tls.authority, shared, accepting })
@@ -134,8 +151,18 @@ impl Server {
 
     /// A kubeconfig with everything a client needs, YAML.
     pub fn kubeconfig(&self) -> String {
+        self.kubeconfig_with(&self.token)
+    }
+
+    /// The same for a client that faults and the audit shall know apart: its token begins with its
+    /// name and a dot. There are no rights to differ in.
+    pub fn kubeconfig_as(&self, user: &str) -> String {
+        self.kubeconfig_with(&format!("{user}.{}", self.token))
+    }
+
+    fn kubeconfig_with(&self, token: &str) -> String {
         let authority = base64::engine::general_purpose::STANDARD.encode(&self.authority);
-        let (name, url, token) = (&self.name, self.url(), &self.token);
+        let (name, url) = (&self.name, self.url());
         format!(
             "apiVersion: v1\n\
              kind: Config\n\
@@ -168,6 +195,11 @@ impl Server {
         router(self.shared.clone())
     }
 
+    /// What goes wrong on purpose.
+    pub fn faults(&self) -> Faults {
+        Faults::of(&self.shared)
+    }
+
     /// What was asked of this server so far.
     pub fn requests(&self) -> Vec<RequestCount> {
         self.shared.counters.all()
@@ -189,18 +221,32 @@ impl Drop for Server {
     }
 }
 
-/// Lets in whoever has the token.
+/// Lets in whoever has the token, and notes by what name.
 struct Door {
-    expected: String,
+    token: String,
     router: Router,
 }
 
+/// The name of a client whose token says none.
+const ANY_USER: &str = "admin";
+
 impl Door {
-    async fn enter(&self, request: Request<Incoming>) -> Response {
+    /// The user of a request, if it may come in.
+    fn user(&self, request: &Request<Incoming>) -> Option<String> {
+        let given = request.headers().get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")?;
+        if given == self.token {
+            return Some(ANY_USER.to_owned());
+        }
+        let (user, token) = given.rsplit_once('.')?;
+        (token == self.token).then(|| user.to_owned())
+    }
+
+    async fn enter(&self, mut request: Request<Incoming>) -> Response {
         let public = matches!(request.uri().path(), "/healthz" | "/livez" | "/readyz" | "/version");
-        let given = request.headers().get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
-        if !public && given != Some(self.expected.as_bytes()) {
-            return crate::http::refusal(&ApiError::new(401, "Unauthorized", "Unauthorized"));
+        match self.user(&request) {
+            Some(user) => drop(request.extensions_mut().insert(Client { user })),
+            None if public => {}
+            None => return crate::http::refusal(&ApiError::new(401, "Unauthorized", "Unauthorized")),
         }
         match self.router.clone().oneshot(request.map(Body::new)).await {
             Ok(response) => response,

@@ -26,6 +26,8 @@ pub(crate) struct Details {
     pub(crate) kind: String,
     pub(crate) causes: Vec<Cause>,
     pub(crate) retry_after: u32,
+    /// A token with which a list can be continued after all.
+    pub(crate) continuing: String,
 }
 
 /// One reason of several, usually one field.
@@ -138,6 +140,9 @@ impl ApiError {
         });
         if let Some(details) = &self.details {
             status["details"] = details.to_value();
+            if !details.continuing.is_empty() {
+                status["metadata"]["continue"] = json!(details.continuing);
+            }
         }
         status
     }

@@ -61,6 +61,23 @@ impl Object {
         Object { value, version, encodings: Mutex::new(Vec::new()) }
     }
 
+    /// Where it is kept.
+    pub(crate) fn key(&self) -> Key {
+        Key::new(crate::meta::text(&self.value, "namespace"), crate::meta::name(&self.value))
+    }
+
+    /// The object as the answer to a write that was not carried out.
+    pub(crate) fn not_stored(&self, version: Option<u64>) -> Object {
+        match version {
+            Some(version) => self.at_version(version),
+            None => {
+                let mut value = self.value.clone();
+                crate::meta::set(&mut value, "resourceVersion", None);
+                Object { value, version: 0, encodings: Mutex::new(Vec::new()) }
+            }
+        }
+    }
+
     /// The same object as if it had been written at another version.
     pub(crate) fn at_version(&self, version: u64) -> Object {
         Object::new(self.value.clone(), version)
@@ -145,6 +162,23 @@ impl Store {
         Store { version: 1, compacted: 0, capacity, shelves: BTreeMap::new(), order: VecDeque::new() }
     }
 
+    /// The same objects without the history: nobody watches a copy.
+    pub(crate) fn copy(&self) -> Store {
+        let copied = |shelf: &Shelf| Shelf {
+            objects: shelf.objects.clone(),
+            closings: shelf.closings,
+            forgotten: self.version,
+            ..Shelf::new()
+        };
+        Store {
+            version: self.version,
+            compacted: self.version,
+            capacity: self.capacity,
+            shelves: self.shelves.iter().map(|(name, shelf)| (name.clone(), copied(shelf))).collect(),
+            order: VecDeque::new(),
+        }
+    }
+
     /// The version of the latest change anywhere.
     pub(crate) fn version(&self) -> u64 {
         self.version
@@ -189,6 +223,34 @@ impl Store {
                 .map(|(_, object)| object.clone())
                 .collect(),
         }
+    }
+
+    /// Objects in key order as they were at an earlier version: the present, with every change since
+    /// then taken back.
+    pub(crate) fn list_at(
+        &self,
+        shelf: &ShelfName,
+        namespace: Option<&str>,
+        version: u64,
+    ) -> Result<Vec<Arc<Object>>, Lost> {
+        let present = self.list(shelf, namespace);
+        let Some(shelf) = self.shelves.get(shelf) else { return Ok(present) };
+        if version < shelf.forgotten {
+            return Err(Lost);
+        }
+        let mut objects: BTreeMap<Key, Arc<Object>> =
+            present.into_iter().map(|object| (object.key(), object)).collect();
+        for event in shelf.events.iter().rev().take_while(|event| event.version > version) {
+            let key = event.object.key();
+            if namespace.is_some_and(|namespace| key.namespace != namespace) {
+                continue;
+            }
+            match &event.previous {
+                Some(previous) => drop(objects.insert(key, previous.clone())),
+                None => drop(objects.remove(&key)),
+            }
+        }
+        Ok(objects.into_values().collect())
     }
 
     /// Everything in a namespace, over all shelves.
@@ -319,54 +381,4 @@ impl Store {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shelf(name: &str) -> ShelfName {
-        Arc::from(name)
-    }
-
-    fn value() -> Value {
-        json!({ "metadata": {} })
-    }
-
-    #[test]
-    fn a_reader_sees_each_change_once_and_in_order() {
-        let mut store = Store::new(10);
-        let pods = shelf("pods");
-        store.put(&pods, Key::new("a", "x"), value());
-        let (first, cursor) = store.since(&pods, 0, 10).unwrap();
-        store.put(&pods, Key::new("a", "x"), value());
-        store.remove(&pods, &Key::new("a", "x"));
-        let (rest, end) = store.since(&pods, cursor, 10).unwrap();
-        assert_eq!(first.len(), 1);
-        assert_eq!(rest.iter().map(|e| e.change).collect::<Vec<_>>(), [Change::Modified, Change::Deleted]);
-        assert_eq!(end, store.version());
-    }
-
-    #[test]
-    fn a_reader_behind_the_history_is_told_so_and_an_idle_one_is_not() {
-        let mut store = Store::new(3);
-        let (busy, idle) = (shelf("busy"), shelf("idle"));
-        store.open(&idle);
-        let start = store.version();
-        for n in 0..5 {
-            store.put(&busy, Key::new("", &n.to_string()), value());
-        }
-        assert_eq!(store.since(&busy, start, 10).unwrap_err(), Lost);
-        assert!(store.since(&idle, start, 10).is_ok());
-        assert!(store.compacted() > start);
-    }
-
-    #[test]
-    fn a_namespace_is_listed_without_its_neighbours() {
-        let mut store = Store::new(10);
-        let pods = shelf("pods");
-        for (namespace, name) in [("a", "1"), ("a-b", "2"), ("b", "3")] {
-            store.put(&pods, Key::new(namespace, name), value());
-        }
-        assert_eq!(store.list(&pods, Some("a")).len(), 1);
-        assert_eq!(store.list(&pods, None).len(), 3);
-        assert_eq!(store.inside("a-b").len(), 1);
-    }
-}
+mod tests;

@@ -1,11 +1,15 @@
 //! `causeway controller`: flags and environment become the controller's options.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use causeway_controller::client::connect;
+use causeway_controller::clock::Clock;
+use causeway_controller::election::Times;
 use causeway_controller::{Options, vpc};
 use causeway_core::vpc::Given;
 use causeway_core::{Cidr, ClusterId};
@@ -18,7 +22,10 @@ use tokio_util::sync::CancellationToken;
 /// Keep gateways, records and statuses of one cluster as its objects say.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The cluster to look after; without it the one this pod runs in.
+    /// What to do: a list of rooms. Each needs only the rights of its own file in deploy/.
+    #[arg(long, value_name = "ROOM,…", value_delimiter = ',', value_enum, default_value = "vpc")]
+    enable: Vec<RoomName>,
+    /// The cluster; without it the one this pod runs in.
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
     /// The broker; without it Submariner's ServiceDiscovery object says where it is.
@@ -46,13 +53,16 @@ pub(crate) struct Args {
     /// Work without a lease; only for a single replica.
     #[arg(long)]
     no_leader_election: bool,
-    /// Where the leader's lease lives.
+    /// Where the leaders' leases live.
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", default_value = "kube-system")]
     lease_namespace: String,
+    /// How long a leader that has fallen silent keeps its lease; it is renewed three times in that.
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration)]
+    lease_duration: Duration,
     /// The name of this replica; by default the host's name and the process's id.
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     identity: Option<String>,
-    /// How many things are looked after at once.
+    /// How many gateways are visited at once.
     #[arg(long, value_name = "N", default_value_t = 128)]
     workers: usize,
     /// The longest that a command in a gateway may take.
@@ -64,6 +74,24 @@ pub(crate) struct Args {
     /// End when the process that started this one does.
     #[arg(long, hide = true)]
     exit_with_parent: bool,
+}
+
+/// What a controller can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum RoomName {
+    /// Tunnels between the gateways of VPCs, and the exchange of their records.
+    Vpc,
+}
+
+/// `15s`, `1500ms`, `1m 30s`; not nothing, and not for ever.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: jiff::SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
+    match Duration::try_from(parsed) {
+        Ok(duration) if (Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&duration) => {
+            Ok(duration)
+        }
+        _ => Err("use a time from 1s to 1h".into()),
+    }
 }
 
 /// How logs look.
@@ -107,26 +135,31 @@ async fn options(args: Args) -> anyhow::Result<Options> {
         None => None,
     };
     let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    let vpc = vpc::Options {
+        given: Given { cluster: args.cluster_id, globalnet: args.globalnet_cidr, egress: args.egress_ips },
+        broker,
+        gateway_prefix: args.gateway_prefix,
+        visits: args.workers,
+        exec_timeout: Duration::from_secs(args.exec_timeout),
+        drift_interval: DRIFT_INTERVAL,
+        resync_interval: RESYNC_INTERVAL,
+        node_grace: NODE_GRACE,
+    };
     Ok(Options {
         client: client(args.kubeconfig.as_deref()).await?,
         identity: args.identity.unwrap_or_else(|| format!("{host}-{}", std::process::id())),
         lease_namespace: (!args.no_leader_election).then_some(args.lease_namespace),
+        lease_times: Times::of(args.lease_duration),
         listen: args.listen,
-        workers: args.workers,
-        vpc: vpc::Options {
-            given: Given {
-                cluster: args.cluster_id,
-                globalnet: args.globalnet_cidr,
-                egress: args.egress_ips,
-            },
-            broker,
-            gateway_prefix: args.gateway_prefix,
-            exec_timeout: Duration::from_secs(args.exec_timeout),
-            drift_interval: DRIFT_INTERVAL,
-            resync_interval: RESYNC_INTERVAL,
-            node_grace: NODE_GRACE,
-        },
+        clock: Clock::System,
+        seed: seed(),
+        vpc: args.enable.contains(&RoomName::Vpc).then_some(vpc),
     })
+}
+
+/// Replicas that start together should not pause together.
+fn seed() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// A client from a kubeconfig, else from the pod's own account.
@@ -138,7 +171,7 @@ pub(crate) async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> 
         }
         None => Config::infer().await.context("no --kubeconfig was given and this is no pod")?,
     };
-    Ok(Client::try_from(config)?)
+    Ok(connect(config)?)
 }
 
 async fn end_on_signal(stop: CancellationToken) {

@@ -125,7 +125,7 @@ async fn our_rule_comes_back_in_front(variant: &str) {
     add_foreign_things(&one).await;
     let before = snapshot(&one).await;
     assert!(before.postrouting[0].contains("causeway:ns1/vx0"), "{before:?}");
-    assert!(before.clamps[0].contains("-o vx0"), "{before:?}");
+    assert!(before.clamps[0].contains("causeway:all"), "{before:?}");
 
     // The kernel reports none of these: the timer finds them.
     let undone = [
@@ -142,7 +142,7 @@ async fn our_rule_comes_back_in_front(variant: &str) {
         comes_from_the_egress_range(&one).await;
     }
     one.told("vx0", "DriftRepaired", "SNAT rule for 242.1.0.0/16").await;
-    one.told("vx0", "DriftRepaired", "segment size rule for vx0").await;
+    one.told("vx0", "DriftRepaired", "segment size rule").await;
     one.told("vx0", "DriftRepaired", "proxy_delay of vx0").await;
 }
 

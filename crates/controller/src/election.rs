@@ -1,26 +1,109 @@
-//! Leader election by a Lease: only its holder writes.
+//! Leadership by a Lease, as a value: a [`Term`] says that this replica leads, under which number, and until when.
 //!
-//! Every write is an update guarded by resourceVersion, so two candidates can never both succeed. A
-//! holder that can not renew in time ends the process rather than go on writing.
+//! Every write is an update guarded by resourceVersion, so two candidates cannot both succeed. A holder stops its
+//! work a fifth of the lease's time before anybody else may take it, and counts from the moment that it *sent*
+//! its last successful renewal. The number of a term grows with every change of hands (the Lease's
+//! `leaseTransitions`); commands carry it, and a gateway refuses an older one. Whoever was asleep finds by
+//! [`Term::is_held`] that its term is over before it does anything else.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
-use jiff::Timestamp;
+use futures::StreamExt;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Api;
-use kube::api::ObjectMeta;
-use tokio::time::{Instant, sleep};
+use kube::api::{ObjectMeta, WatchEvent, WatchParams};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
 
-use crate::status::posting;
+use crate::clock::Clock;
+use crate::write::posting;
 
-/// How long a silent holder keeps the lease.
-const LEASE: Duration = Duration::from_secs(15);
-/// How often it is renewed.
-const RENEW: Duration = Duration::from_secs(5);
-/// How often others look whether it is free.
-const RETRY: Duration = Duration::from_secs(2);
+/// The times of a lease.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// How long a silent holder keeps it.
+    pub lease: Duration,
+    /// How often it is renewed, and how long a renewal may take.
+    pub renew: Duration,
+    /// How soon a candidate that cannot watch the lease reads it again.
+    pub retry: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self::of(Duration::from_secs(15))
+    }
+}
+
+impl Times {
+    /// The usual shares of a lease's time.
+    pub fn of(lease: Duration) -> Self {
+        Self { lease, renew: lease / 3, retry: lease / 8 }
+    }
+
+    /// Until when the work may go on after a renewal was sent.
+    fn safe(&self) -> Duration {
+        self.lease - self.lease / 5
+    }
+}
+
+/// The right to act as leader, for a while.
+#[derive(Debug, Clone)]
+pub struct Term {
+    number: Option<u64>,
+    /// None: for ever.
+    until: Option<Arc<Mutex<Instant>>>,
+    over: CancellationToken,
+    superseded: watch::Sender<u64>,
+}
+
+impl Term {
+    /// For work that needs no election: always held, without a number.
+    pub fn unelected() -> Self {
+        Self { number: None, until: None, over: CancellationToken::new(), superseded: watch::Sender::new(0) }
+    }
+
+    fn elected(number: u64, until: Instant) -> Self {
+        Self { number: Some(number), until: Some(Arc::new(Mutex::new(until))), ..Self::unelected() }
+    }
+
+    /// Grows with every change of hands; none without an election.
+    pub fn number(&self) -> Option<u64> {
+        self.number
+    }
+
+    /// Whether we may still act. Asked right before every command and every write.
+    pub fn is_held(&self) -> bool {
+        let in_time = |until: &Arc<Mutex<Instant>>| {
+            Instant::now() < *until.lock().unwrap_or_else(PoisonError::into_inner)
+        };
+        !self.over.is_cancelled() && self.until.as_ref().is_none_or(in_time)
+    }
+
+    /// Ends with the term.
+    pub fn over(&self) -> &CancellationToken {
+        &self.over
+    }
+
+    /// Reports that somewhere a term of this number has been seen. If it is newer than ours although the Lease
+    /// is ours (it was deleted and made anew), we need a newer one still.
+    pub fn superseded_by(&self, number: u64) {
+        self.superseded.send_if_modified(|known| {
+            let newer = number > *known;
+            *known = number.max(*known);
+            newer
+        });
+    }
+
+    fn extend(&self, until: Instant) {
+        if let Some(held) = &self.until {
+            *held.lock().unwrap_or_else(PoisonError::into_inner) = until;
+        }
+    }
+}
 
 /// A candidate for a lease.
 #[derive(Clone)]
@@ -31,76 +114,130 @@ pub struct Candidate {
     pub name: String,
     /// Who we are; a restart under the same name takes its own lease up at once.
     pub identity: String,
+    /// Its times.
+    pub times: Times,
+    /// The time of day that is written on it.
+    pub clock: Clock,
+}
+
+/// A lease that is ours.
+pub struct Held<'a> {
+    candidate: &'a Candidate,
+    lease: Lease,
+    sent: Instant,
+    term: Term,
+}
+
+/// Why a term ended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Lost {
+    /// Somebody else has it.
+    #[error("the lease went to {0}")]
+    To(String),
+    /// The API server did not answer in time.
+    #[error("the lease could not be renewed in time")]
+    NotRenewed,
+    /// A gateway has seen a newer term.
+    #[error("term {0} has been seen; ours must be newer")]
+    Superseded(u64),
 }
 
 /// What was last seen of somebody else's lease, and when by our own clock: clocks are not compared.
 struct Seen {
-    version: Option<String>,
+    version: String,
     at: Instant,
+    lasts: Duration,
 }
 
 impl Candidate {
-    /// Waits until the lease is ours.
-    pub async fn acquire(&self) -> anyhow::Result<Lease> {
+    /// Waits until the lease is ours; the term's number will be greater than `newer_than`.
+    pub async fn acquire(&self, newer_than: u64) -> Held<'_> {
         let mut seen: Option<Seen> = None;
         loop {
-            match self.try_acquire(&mut seen).await {
-                Ok(Some(lease)) => return Ok(lease),
-                Ok(None) => {}
-                Err(error) => tracing::warn!(%error, "the lease can not be read or written; trying again"),
+            let sent = Instant::now();
+            match timeout(self.times.renew, self.try_acquire(&mut seen, newer_than)).await {
+                Ok(Ok(Some(lease))) => {
+                    let number = lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or(0);
+                    let term = Term::elected(number.try_into().unwrap_or(0), sent + self.times.safe());
+                    return Held { candidate: self, lease, sent, term };
+                }
+                Ok(Ok(None)) => {}
+                Ok(Err(error)) => {
+                    tracing::warn!(lease = self.name, %error, "the lease cannot be read or written; trying again");
+                    sleep(self.times.retry).await;
+                }
+                Err(_) => tracing::warn!(lease = self.name, "no answer about the lease; trying again"),
             }
-            sleep(RETRY).await;
+            self.until_it_may_be_free(&mut seen).await;
         }
     }
 
-    async fn try_acquire(&self, seen: &mut Option<Seen>) -> kube::Result<Option<Lease>> {
+    async fn try_acquire(&self, seen: &mut Option<Seen>, newer_than: u64) -> kube::Result<Option<Lease>> {
         let Some(lease) = self.leases.get_opt(&self.name).await? else {
-            let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
-            let lease = Lease { metadata, spec: Some(self.claim(None)) };
-            return won(self.leases.create(&posting(), &lease).await);
+            *seen = None;
+            let claim = self.claim(None, newer_than.saturating_add(1));
+            return won(self.leases.create(&posting(), &claim).await);
         };
-        let spec = lease.spec.clone().unwrap_or_default();
-        let holder = spec.holder_identity.clone().unwrap_or_default();
-        let version = lease.metadata.resource_version.clone();
-        if seen.as_ref().is_none_or(|seen| seen.version != version) {
-            *seen = Some(Seen { version, at: Instant::now() });
+        self.note(seen, &lease);
+        let silent = seen.as_ref().is_some_and(|seen| seen.at.elapsed() >= seen.lasts);
+        if self.is_free(&lease) || silent {
+            let before = lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or(0);
+            let before = u64::try_from(before).unwrap_or(0).max(newer_than);
+            let claim = self.claim(Some(&lease), before.saturating_add(1));
+            return won(self.leases.replace(&self.name, &posting(), &claim).await);
         }
-        let silent = seen.as_ref().is_some_and(|seen| seen.at.elapsed() > LEASE);
-        if holder.is_empty() || holder == self.identity || silent {
-            return won(self.write(&lease).await);
-        }
-        tracing::debug!(holder, "another replica leads");
+        tracing::debug!(lease = self.name, holder = holder(&lease), "another replica leads");
         Ok(None)
     }
 
-    /// Renews the lease until that fails for too long or somebody else has it.
-    pub async fn hold(&self, mut lease: Lease) -> anyhow::Result<()> {
-        let mut renewed = Instant::now();
-        loop {
-            sleep(RENEW).await;
-            match self.write(&lease).await {
-                Ok(written) => {
-                    lease = written;
-                    renewed = Instant::now();
-                }
-                Err(kube::Error::Api(status)) if status.code == 409 => {
-                    lease = self.leases.get(&self.name).await.context("reading the lease")?;
-                    let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
-                    if holder.as_ref() != Some(&self.identity) {
-                        bail!("the lease went to {}", holder.unwrap_or_default());
+    fn is_free(&self, lease: &Lease) -> bool {
+        let holder = holder(lease);
+        holder.is_empty() || holder == self.identity
+    }
+
+    fn note(&self, seen: &mut Option<Seen>, lease: &Lease) {
+        let version = lease.metadata.resource_version.clone().unwrap_or_default();
+        let theirs = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or(0);
+        let lasts = self.times.lease.max(Duration::from_secs(theirs.try_into().unwrap_or(0)));
+        if seen.as_ref().is_none_or(|seen| seen.version != version) {
+            *seen = Some(Seen { version, at: Instant::now(), lasts });
+        }
+    }
+
+    /// Returns when the lease was given up or deleted, or when its holder has been silent for its time.
+    async fn until_it_may_be_free(&self, seen: &mut Option<Seen>) {
+        let Some(version) = seen.as_ref().map(|seen| seen.version.clone()) else { return };
+        let only = WatchParams::default().fields(&format!("metadata.name={}", self.name)).timeout(290);
+        let Ok(Ok(events)) = timeout(self.times.renew, self.leases.watch(&only, &version)).await else {
+            return sleep(self.times.retry).await;
+        };
+        let mut events = std::pin::pin!(events);
+        while let Some(last) = seen.as_ref() {
+            match timeout_at(last.at + last.lasts, events.next()).await {
+                Ok(Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)))) => {
+                    self.note(seen, &lease);
+                    if self.is_free(&lease) {
+                        return;
                     }
                 }
-                Err(error) if renewed.elapsed() + RENEW < LEASE => {
-                    tracing::warn!(%error, "the lease could not be renewed; trying again");
-                }
-                Err(error) => return Err(error).context("the lease could not be renewed in time"),
+                Ok(Some(Ok(WatchEvent::Bookmark(_)))) => {}
+                Ok(Some(Ok(WatchEvent::Deleted(_)))) | Err(_) => return,
+                Ok(Some(Ok(WatchEvent::Error(_)) | Err(_)) | None) => return sleep(self.times.retry).await,
             }
         }
     }
 
-    /// Gives the lease up, so that another replica need not wait for it to run out.
-    pub async fn release(&self) -> kube::Result<()> {
-        let mut lease = self.leases.get(&self.name).await?;
+    /// Gives the lease up if it is ours, so that another replica need not wait for it to run out.
+    pub async fn release(&self) {
+        match timeout(self.times.renew, self.give_up()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(lease = self.name, %error, "the lease could not be given up"),
+            Err(_) => tracing::warn!(lease = self.name, "no answer to giving the lease up"),
+        }
+    }
+
+    async fn give_up(&self) -> kube::Result<()> {
+        let Some(mut lease) = self.leases.get_opt(&self.name).await? else { return Ok(()) };
         let spec = lease.spec.get_or_insert_default();
         if spec.holder_identity.as_ref() == Some(&self.identity) {
             spec.holder_identity = Some(String::new());
@@ -109,24 +246,99 @@ impl Candidate {
         Ok(())
     }
 
-    async fn write(&self, lease: &Lease) -> kube::Result<Lease> {
-        let claimed = Lease { spec: Some(self.claim(lease.spec.as_ref())), ..lease.clone() };
-        self.leases.replace(&self.name, &posting(), &claimed).await
-    }
-
-    fn claim(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
-        let now = MicroTime(Timestamp::now());
-        let same = before.filter(|spec| spec.holder_identity.as_ref() == Some(&self.identity));
-        let terms = before.and_then(|spec| spec.lease_transitions).unwrap_or_default();
-        LeaseSpec {
-            holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: i32::try_from(LEASE.as_secs()).ok(),
-            acquire_time: same.and_then(|spec| spec.acquire_time.clone()).or(Some(now.clone())),
-            renew_time: Some(now),
-            lease_transitions: Some(if same.is_some() { terms } else { terms + 1 }),
-            ..LeaseSpec::default()
+    fn claim(&self, before: Option<&Lease>, number: u64) -> Lease {
+        let now = MicroTime(self.clock.now());
+        let seconds = self.times.lease.as_millis().div_ceil(1000);
+        let same = before.filter(|lease| holder(lease) == self.identity);
+        let acquired = same.and_then(|lease| lease.spec.as_ref()?.acquire_time.clone());
+        let name = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+        Lease {
+            metadata: before.map_or(name, |lease| lease.metadata.clone()),
+            spec: Some(LeaseSpec {
+                holder_identity: Some(self.identity.clone()),
+                lease_duration_seconds: i32::try_from(seconds).ok(),
+                acquire_time: acquired.or(Some(now.clone())),
+                renew_time: Some(now),
+                lease_transitions: i32::try_from(number).ok(),
+                ..LeaseSpec::default()
+            }),
         }
     }
+}
+
+impl Held<'_> {
+    /// The term that began.
+    pub fn term(&self) -> &Term {
+        &self.term
+    }
+
+    /// Renews the lease until that fails for too long, or somebody else has it; then the term is over.
+    pub async fn hold(mut self) -> Lost {
+        let lost = self.renew_for_ever().await;
+        self.term.over.cancel();
+        lost
+    }
+
+    async fn renew_for_ever(&mut self) -> Lost {
+        let times = self.candidate.times;
+        let number = self.term.number.unwrap_or_default();
+        let mut superseded = self.term.superseded.subscribe();
+        let mut next = self.sent + times.renew;
+        loop {
+            let deadline = self.sent + times.safe();
+            tokio::select! {
+                biased;
+                () = sleep_until(deadline) => return Lost::NotRenewed,
+                by = superseded.wait_for(|by| *by > number) => {
+                    return Lost::Superseded(by.map_or(number, |by| *by));
+                }
+                () = sleep_until(next) => {}
+            }
+            let sent = Instant::now();
+            match timeout_at(deadline.min(sent + times.renew), self.renew(number)).await {
+                Ok(Ok(lease)) if holder(&lease) == self.candidate.identity => {
+                    (self.lease, self.sent) = (lease, sent);
+                    self.term.extend(sent + times.safe());
+                    next = sent + times.renew;
+                }
+                Ok(Ok(lease)) => return Lost::To(holder(&lease).to_owned()),
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "the lease could not be renewed; trying again");
+                    next = Instant::now() + times.retry;
+                }
+                Err(_) => {
+                    tracing::warn!("no answer to a renewal of the lease; trying again");
+                    next = Instant::now();
+                }
+            }
+        }
+    }
+
+    /// The lease as it is after an attempt to renew it: ours, or whosever it is now.
+    async fn renew(&mut self, number: u64) -> kube::Result<Lease> {
+        let Candidate { leases, name, identity, .. } = self.candidate;
+        let claim = self.candidate.claim(Some(&self.lease), number);
+        match leases.replace(name, &posting(), &claim).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                let now = leases.get(name).await?;
+                if holder(&now) != identity {
+                    return Ok(now);
+                }
+                // Written by a renewal whose answer was lost, or edited by somebody.
+                let claim = self.candidate.claim(Some(&now), number);
+                self.lease = now;
+                leases.replace(name, &posting(), &claim).await
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                leases.create(&posting(), &self.candidate.claim(None, number)).await
+            }
+            other => other,
+        }
+    }
+}
+
+fn holder(lease: &Lease) -> &str {
+    lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
 }
 
 /// A conflict means that somebody else was faster, which is no error.

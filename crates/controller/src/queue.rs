@@ -1,10 +1,12 @@
-//! The one queue: keys to look after, each at most once in line and never twice in flight.
+//! The queue of a duty: keys to handle, each at most once in line and never twice in flight.
 //!
-//! A key added while in flight runs again afterwards. A key that failed comes back with a growing delay;
-//! adding it in the meantime runs it at once, because something changed.
+//! A key added while in flight runs again afterwards. A key that failed comes back with a growing delay; adding
+//! it in the meantime runs it sooner, because something changed, but never within [`MIN_DELAY`] of the failure:
+//! what a failed try changed comes back as news, and two agents that undo each other's work would else do so at
+//! full speed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -12,11 +14,11 @@ use tokio::time::Instant;
 
 /// The first delay after a failure; it doubles up to [`MAX_DELAY`].
 const MIN_DELAY: Duration = Duration::from_millis(250);
-/// The longest delay after failures: one failing tunnel must not make its gateway be looked at less often
-/// than one where all is well.
+/// The longest delay after failures: one failing tunnel must not make its gateway be observed less often than
+/// one where all is well.
 const MAX_DELAY: Duration = Duration::from_secs(15);
 
-/// A deduplicating queue with delays.
+/// A deduplicating queue with delays. One dispatcher takes from it ([`crate::worker`]).
 #[derive(Debug)]
 pub struct Queue<K> {
     inner: Mutex<Inner<K>>,
@@ -26,11 +28,22 @@ pub struct Queue<K> {
 #[derive(Debug)]
 struct Inner<K> {
     ready: VecDeque<K>,
-    waiting: BTreeSet<K>,
-    in_flight: BTreeSet<K>,
-    again: BTreeSet<K>,
-    later: BTreeMap<K, Instant>,
-    failures: BTreeMap<K, u32>,
+    keys: BTreeMap<K, Entry>,
+    /// The keys with a time, soonest first.
+    timers: BTreeSet<(Instant, K)>,
+}
+
+/// What is known of a key; one that waits for nothing and has not failed has no entry.
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry {
+    in_line: bool,
+    in_flight: bool,
+    /// Added while in flight.
+    again: bool,
+    due: Option<Instant>,
+    failures: u32,
+    /// No sooner than this, after a failure.
+    not_before: Option<Instant>,
 }
 
 /// What should become of a key that was handled.
@@ -38,7 +51,7 @@ struct Inner<K> {
 pub enum Next {
     /// Nothing, until something changes.
     Done,
-    /// Look again after a while, whatever happens.
+    /// Handle it again after a while, whatever happens.
     After(Duration),
     /// It failed: try again, later each time.
     Retry,
@@ -46,26 +59,19 @@ pub enum Next {
 
 impl<K> Default for Queue<K> {
     fn default() -> Self {
-        let inner = Inner {
-            ready: VecDeque::new(),
-            waiting: BTreeSet::new(),
-            in_flight: BTreeSet::new(),
-            again: BTreeSet::new(),
-            later: BTreeMap::new(),
-            failures: BTreeMap::new(),
-        };
+        let inner = Inner { ready: VecDeque::new(), keys: BTreeMap::new(), timers: BTreeSet::new() };
         Self { inner: Mutex::new(inner), changed: Notify::new() }
     }
 }
 
 impl<K: Ord + Clone> Queue<K> {
     fn lock(&self) -> MutexGuard<'_, Inner<K>> {
-        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a key looked after as soon as possible.
+    /// Has a key handled as soon as possible.
     pub fn add(&self, key: K) {
-        self.lock().add(key);
+        self.lock().add(key, Instant::now());
         self.changed.notify_one();
     }
 
@@ -79,76 +85,111 @@ impl<K: Ord + Clone> Queue<K> {
         self.len() == 0
     }
 
-    /// The next key; it is in flight until [`Queue::finish`] is called with it.
+    /// Forgets everything, also what is in flight: its work has been stopped.
+    pub fn clear(&self) {
+        let mut inner = self.lock();
+        inner.ready.clear();
+        inner.keys.clear();
+        inner.timers.clear();
+    }
+
+    /// The next key; it is in flight until [`Queue::finish`] is called with it. For one caller at a time.
     pub async fn next(&self) -> K {
         loop {
             let due = {
                 let mut inner = self.lock();
                 inner.ripen(Instant::now());
                 if let Some(key) = inner.take() {
-                    if !inner.ready.is_empty() {
-                        self.changed.notify_one();
-                    }
                     return key;
                 }
-                inner.later.values().min().copied()
+                inner.timers.first().map(|(due, _)| *due)
             };
-            let notified = self.changed.notified();
             match due {
-                Some(due) => drop(tokio::time::timeout_at(due, notified).await),
-                None => notified.await,
+                Some(due) => drop(tokio::time::timeout_at(due, self.changed.notified()).await),
+                None => self.changed.notified().await,
             }
         }
     }
 
     /// Ends the flight of a key.
     pub fn finish(&self, key: K, next: Next) {
-        let mut inner = self.lock();
-        inner.in_flight.remove(&key);
-        let delay = match next {
-            Next::Done => None,
-            Next::After(delay) => Some(delay),
-            Next::Retry => {
-                let failures = inner.failures.entry(key.clone()).or_insert(0);
-                *failures += 1;
-                Some(MIN_DELAY.saturating_mul(1 << (*failures - 1).min(16)).min(MAX_DELAY))
-            }
-        };
-        if next != Next::Retry {
-            inner.failures.remove(&key);
-        }
-        if inner.again.remove(&key) {
-            inner.add(key);
-        } else if let Some(delay) = delay {
-            inner.later.insert(key, Instant::now() + delay);
-        }
-        drop(inner);
+        self.lock().finish(key, next, Instant::now());
         self.changed.notify_one();
     }
 }
 
 impl<K: Ord + Clone> Inner<K> {
-    fn add(&mut self, key: K) {
-        self.later.remove(&key);
-        if self.in_flight.contains(&key) {
-            self.again.insert(key);
-        } else if self.waiting.insert(key.clone()) {
-            self.ready.push_back(key);
+    fn add(&mut self, key: K, now: Instant) {
+        let entry = self.keys.entry(key.clone()).or_default();
+        if entry.in_flight {
+            entry.again = true;
+            return;
         }
+        if entry.in_line {
+            return;
+        }
+        match entry.not_before.filter(|earliest| *earliest > now) {
+            Some(earliest) => self.schedule(key, earliest),
+            None => self.enqueue(key),
+        }
+    }
+
+    fn enqueue(&mut self, key: K) {
+        let entry = self.keys.entry(key.clone()).or_default();
+        entry.in_line = true;
+        if let Some(due) = entry.due.take() {
+            self.timers.remove(&(due, key.clone()));
+        }
+        self.ready.push_back(key);
+    }
+
+    fn schedule(&mut self, key: K, at: Instant) {
+        let entry = self.keys.entry(key.clone()).or_default();
+        if entry.due.is_some_and(|due| due <= at) {
+            return;
+        }
+        if let Some(due) = entry.due.replace(at) {
+            self.timers.remove(&(due, key.clone()));
+        }
+        self.timers.insert((at, key));
     }
 
     fn take(&mut self) -> Option<K> {
         let key = self.ready.pop_front()?;
-        self.waiting.remove(&key);
-        self.in_flight.insert(key.clone());
+        let entry = self.keys.entry(key.clone()).or_default();
+        (entry.in_line, entry.in_flight) = (false, true);
         Some(key)
     }
 
     fn ripen(&mut self, now: Instant) {
-        let due: Vec<K> =
-            self.later.iter().filter(|(_, at)| **at <= now).map(|(key, _)| key.clone()).collect();
-        for key in due {
-            self.add(key);
+        while let Some((due, key)) = self.timers.first().cloned() {
+            if due > now {
+                return;
+            }
+            self.enqueue(key);
+        }
+    }
+
+    fn finish(&mut self, key: K, next: Next, now: Instant) {
+        // Cleared meanwhile: nobody waits for it.
+        let Some(entry) = self.keys.get_mut(&key) else { return };
+        entry.in_flight = false;
+        let again = std::mem::take(&mut entry.again);
+        let delay = match next {
+            Next::Retry => {
+                entry.failures += 1;
+                entry.not_before = Some(now + MIN_DELAY);
+                Some(MIN_DELAY.saturating_mul(1 << (entry.failures - 1).min(16)).min(MAX_DELAY))
+            }
+            Next::Done | Next::After(_) => {
+                (entry.failures, entry.not_before) = (0, None);
+                if let Next::After(delay) = next { Some(delay) } else { None }
+            }
+        };
+        match delay {
+            _ if again => self.add(key, now),
+            Some(delay) => self.schedule(key, now + delay),
+            None => drop(self.keys.remove(&key)),
         }
     }
 }
@@ -183,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_come_back_later_each_time_and_a_change_at_once() {
+    async fn failures_come_back_later_each_time() {
         let queue = Queue::default();
         queue.add("a");
         let mut waits = Vec::new();
@@ -194,8 +235,40 @@ mod tests {
             queue.finish(key, Next::Retry);
         }
         assert_eq!(waits, [0, 250, 500, 1000].map(Duration::from_millis));
+    }
+
+    /// The delay until `a` is handled again after the third failure, with `add` called as told.
+    async fn delay_when(add: impl AsyncFnOnce(&Queue<&'static str>)) -> Duration {
+        let queue = Queue::default();
         queue.add("a");
-        assert!(has_next(&queue).await);
+        for _ in 0..2 {
+            queue.finish(queue.next().await, Next::Retry);
+        }
+        queue.next().await;
+        let failed = Instant::now();
+        add(&queue).await;
+        queue.next().await;
+        failed.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_runs_a_failed_key_sooner_but_not_within_a_quarter_of_a_second() {
+        let in_flight = delay_when(async |queue| {
+            queue.add("a");
+            queue.finish("a", Next::Retry);
+        });
+        assert_eq!(in_flight.await, MIN_DELAY);
+        let right_after = delay_when(async |queue| {
+            queue.finish("a", Next::Retry);
+            queue.add("a");
+        });
+        assert_eq!(right_after.await, MIN_DELAY);
+        let later = delay_when(async |queue| {
+            queue.finish("a", Next::Retry);
+            tokio::time::sleep(Duration::from_millis(600)).await;
+            queue.add("a");
+        });
+        assert_eq!(later.await, Duration::from_millis(600));
     }
 
     #[tokio::test(start_paused = true)]
@@ -211,5 +284,19 @@ mod tests {
         let start = Instant::now();
         queue.next().await;
         assert_eq!(start.elapsed(), MIN_DELAY);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_in_flight_when_the_queue_was_cleared_leaves_no_trace() {
+        let queue = Queue::default();
+        queue.add("a");
+        queue.next().await;
+        queue.add("a");
+        queue.clear();
+        queue.finish("a", Next::Retry);
+        tokio::time::sleep(MAX_DELAY).await;
+        assert!(!has_next(&queue).await);
+        queue.add("a");
+        assert!(has_next(&queue).await);
     }
 }

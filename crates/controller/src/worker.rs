@@ -1,52 +1,86 @@
-//! The one worker loop: takes keys from the queue and hands them to the rooms.
+//! The dispatcher of a duty: takes keys from its queue and handles so many at once.
 
+use std::fmt::Debug;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::queue::{Next, Queue};
 
-/// Runs `workers` loops until told to stop; keys in flight are finished first. A panic while handling a
-/// key is that key's failure and nobody else's.
-pub async fn run<K, F, Fut>(queue: Arc<Queue<K>>, workers: usize, stop: CancellationToken, handle: F)
+/// What is in flight when the process is asked to stop may take so long to finish. What takes longer is
+/// dropped: a command under way in a gateway goes on there, and the gateway itself keeps its order.
+const DRAIN: Duration = Duration::from_millis(300);
+
+/// When the work ends.
+#[derive(Debug, Clone)]
+pub struct Until {
+    /// The process stops: what is in flight may finish, within [`DRAIN`].
+    pub stop: CancellationToken,
+    /// The right to work is lost: everything in flight is dropped at once.
+    pub over: CancellationToken,
+}
+
+/// Handles keys until told to end, and returns when nothing is in flight any more. A panic while handling a key
+/// is that key's failure and nobody else's.
+pub async fn run<K, F, Fut>(queue: Arc<Queue<K>>, workers: usize, until: Until, handle: F)
 where
-    K: Ord + Clone + std::fmt::Debug + Send + Sync + 'static,
-    F: Fn(K) -> Fut + Clone + Send + 'static,
-    Fut: Future<Output = Next> + Send,
+    K: Ord + Clone + Debug + Send + Sync + 'static,
+    F: Fn(K) -> Fut,
+    Fut: Future<Output = Next> + Send + 'static,
 {
-    let mut loops = JoinSet::new();
-    for _ in 0..workers {
-        let (queue, stop, handle) = (queue.clone(), stop.clone(), handle.clone());
-        loops.spawn(async move {
-            while let Some(key) = stop.run_until_cancelled(queue.next()).await {
-                let next = AssertUnwindSafe(handle(key.clone())).catch_unwind().await;
-                let next = next.unwrap_or_else(|_| {
-                    tracing::error!(?key, "handling this key panicked; it will be tried again");
-                    Next::Retry
-                });
-                queue.finish(key, next);
+    let mut flights = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = until.over.cancelled() => break,
+            () = until.stop.cancelled() => break,
+            Some(_) = flights.join_next() => {}
+            key = queue.next(), if flights.len() < workers => {
+                flights.spawn(fly(queue.clone(), key.clone(), handle(key)));
             }
-        });
+        }
     }
-    while loops.join_next().await.is_some() {}
+    let landed = async { while flights.join_next().await.is_some() {} };
+    tokio::select! {
+        biased;
+        () = until.over.cancelled() => {}
+        _ = timeout(DRAIN, landed) => {}
+    }
+    flights.shutdown().await;
+}
+
+async fn fly<K: Ord + Clone + Debug>(queue: Arc<Queue<K>>, key: K, work: impl Future<Output = Next>) {
+    let next = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
+        tracing::error!(?key, "handling this key panicked; it will be tried again");
+        Next::Retry
+    });
+    queue.finish(key, next);
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::time::Duration;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::time::{Instant, sleep};
 
     use super::*;
+
+    fn forever() -> Until {
+        Until { stop: CancellationToken::new(), over: CancellationToken::new() }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_panic_is_one_keys_failure_and_the_others_go_on() {
         let queue = Arc::new(Queue::default());
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let stop = CancellationToken::new();
+        let until = forever();
         queue.add("bad");
         queue.add("good");
         let handle = {
@@ -64,10 +98,46 @@ mod tests {
                 }
             }
         };
-        let workers = tokio::spawn(run(queue, 1, stop.clone(), handle));
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        stop.cancel();
+        let workers = tokio::spawn(run(queue, 1, until.clone(), handle));
+        sleep(Duration::from_secs(1)).await;
+        until.stop.cancel();
         workers.await.expect("the loop survives");
         assert_eq!(*seen.lock().expect("no panic holds it"), ["bad", "good", "bad"]);
+    }
+
+    /// How many of two keys, one that takes 100 ms and one that hangs, finish, and how long the end takes.
+    async fn end(by: impl FnOnce(&Until)) -> (usize, Duration) {
+        let queue = Arc::new(Queue::default());
+        let finished = Arc::new(AtomicUsize::new(0));
+        let until = forever();
+        queue.add(100);
+        queue.add(1_000_000);
+        let handle = {
+            let finished = finished.clone();
+            move |milliseconds: u64| {
+                let finished = finished.clone();
+                async move {
+                    sleep(Duration::from_millis(milliseconds)).await;
+                    finished.fetch_add(1, Ordering::Relaxed);
+                    Next::Done
+                }
+            }
+        };
+        let workers = tokio::spawn(run(queue, 8, until.clone(), handle));
+        sleep(Duration::from_millis(10)).await;
+        let start = Instant::now();
+        by(&until);
+        workers.await.expect("it ends");
+        (finished.load(Ordering::Relaxed), start.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_lets_what_is_in_flight_finish_but_waits_for_nothing_that_hangs() {
+        assert_eq!(end(|until| until.stop.cancel()).await, (1, DRAIN));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_the_right_to_work_is_lost_nothing_finishes() {
+        assert_eq!(end(|until| until.over.cancel()).await, (0, Duration::ZERO));
     }
 }

@@ -9,7 +9,10 @@
 //! Nothing here awaits, reads a clock or knows Kubernetes; so every decision can be shown in a table
 //! test and every promise in a property test.
 
+pub mod condition;
 pub mod names;
+pub mod room;
 pub mod vpc;
 
+pub use condition::{Condition, Conditions, Truth};
 pub use names::{Cidr, ClusterId, GatewayName, HostAddr, Invalid, LinkName, ObjectKey};

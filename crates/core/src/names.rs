@@ -174,6 +174,16 @@ impl Cidr {
         Self(net.trunc())
     }
 
+    /// The last address in it, alone.
+    pub fn last(self) -> Self {
+        Self(Ipv4Net::from(self.0.broadcast()))
+    }
+
+    /// Every range that this one lies in, from itself to all addresses.
+    pub fn covering(self) -> impl Iterator<Item = Self> {
+        std::iter::successors(Some(self.0), Ipv4Net::supernet).map(Self)
+    }
+
     /// Whether an address lies in the range.
     pub fn contains(self, address: Ipv4Addr) -> bool {
         self.0.contains(&address)

@@ -10,14 +10,16 @@ write() {
     printf 'Command failed -:%s\n' "$number"
   done
 }
-feed() {
-  [[ $2 ]] && printf '%s' "$2" | section "$1" "${@:3}" 2>&1
+# A tool that hangs would hang whoever waits for the lock as well.
+bounded() {
+  if has timeout; then timeout -s KILL 20 "$@"; else "$@"; fi
 }
-feed ip-first "$first" ip -force -batch -
-feed sysctl "$sysctls" write
-feed restore-legacy "$legacy_rules" "${legacy:-iptables-legacy}-restore" -w 5 --noflush
-feed restore-nft "$nft_rules" "${nft:-iptables-nft}-restore" -w 5 --noflush
-feed ip-last "$last" ip -force -batch -
+feed() {
+  [[ $2 ]] || return
+  begin "$1"
+  printf '%s' "$2" | "${@:3}" 2>&1
+  end "$?"
+}
 # Flows to a range that appear to come from elsewhere than they should are forgotten. The table is listed once:
 # that walks through every flow of the machine. It is brought down to pairs of ends, which are few.
 number() {
@@ -47,4 +49,48 @@ forget() {
     conntrack -D -d "$range" -q "$from"
   done
 }
-[[ $flows ]] && has conntrack && printf '%s' "$flows" | forget >/dev/null 2>&1
+change() {
+  feed ip-first "$first" ip -force -batch -
+  feed sysctl "$sysctls" write
+  feed restore-legacy "$legacy_rules" bounded "${legacy:-iptables-legacy}-restore" -w 5 --noflush
+  feed restore-nft "$nft_rules" bounded "${nft:-iptables-nft}-restore" -w 5 --noflush
+  feed ip-last "$last" ip -force -batch -
+  [[ $flows ]] && has conntrack && printf '%s' "$flows" | forget >/dev/null 2>&1
+}
+# One change at a time: a lock on the network namespace itself, which is there for every container of the gateway and
+# needs no file. Tools inherit it, so it outlives a script that was killed for as long as its last tool runs. Where
+# there is no flock a change of a moment ago may still be on its way.
+lock() {
+  exec 9</proc/self/ns/net
+  has flock || return 0
+  for tries in {1..50}; do
+    flock -n 9
+    # Any other status than 1 is that of a kernel that has no such lock.
+    [[ $? -ne 1 ]] && return
+    sleep 0.1
+  done
+  refuse 75 'another change of this gateway is still running; nothing was changed'
+}
+# A term older than the newest seen here is that of a former leader. The namespace remembers it, on a link that every
+# one has; what else that link's alias says stays.
+fence() {
+  local said seen=0 alias=
+  [[ $term != - ]] || return
+  said=$(ip link show dev lo 2>&1) || refuse 71 "$said"
+  [[ $said =~ $'\n    alias '([^$'\n']*) ]] && alias=${BASH_REMATCH[1]}
+  [[ $alias =~ causeway-term:([0-9]{1,18})$ ]] && seen=$((10#${BASH_REMATCH[1]}))
+  if [[ $term -lt $seen ]]; then
+    printf '@@causeway superseded %s\n' "$seen"
+    finish 0
+  elif [[ $term -gt $seen ]]; then
+    said=$(ip link set dev lo alias "${alias%causeway-term:*}causeway-term:$term" 2>&1) || refuse 71 "$said"
+  fi
+}
+lock
+fence
+# Nothing is printed before the lock is free: whoever reads may have stopped reading.
+changed=$(change)
+listed=$(listing)
+exec 9<&-
+printf '%s\n' "$changed" "$listed"
+finish 0

@@ -3,28 +3,42 @@
 use std::sync::LazyLock;
 
 use async_trait::async_trait;
-use causeway_core::vpc::{Have, Plan};
+use causeway_core::vpc::Plan;
+use sha1::{Digest as _, Sha1};
 
+use crate::done::end_of;
 use crate::render::Input;
 use crate::run::{Output, Run, RunError};
-use crate::sections::{Sections, failed};
-use crate::{Applied, Datapath, Trouble, outcome, parse};
+use crate::sections::Sections;
+use crate::{Applied, Datapath, Digest, Listing, Looked, Trouble, outcome, parse};
 
 /// The long-lived command that reports changes: a line `causeway-alive` once it listens and then every five
 /// seconds, any other line when something changed. Whoever observes after the first heartbeat misses
 /// nothing. It ends with its input, and leaves no process behind.
 pub const MONITOR: &[&str] = &["bash", "-c", include_str!("monitor.sh")];
 
-static OBSERVE: LazyLock<String> =
-    LazyLock::new(|| lean(&[include_str!("tools.sh"), include_str!("observe.sh")]));
+/// Looks. Takes a digest on its first line of input.
+static OBSERVE: LazyLock<String> = LazyLock::new(|| {
+    lean(&[
+        include_str!("tools.sh"),
+        include_str!("known.sh"),
+        include_str!("find.sh"),
+        include_str!("observe.sh"),
+        include_str!("look.sh"),
+    ])
+});
+/// Changes; too long for a URL, so it comes with its input.
 static APPLY: LazyLock<String> = LazyLock::new(|| {
     lean(&[
         include_str!("input.sh"),
-        include_str!("tools.sh"),
-        include_str!("apply.sh"),
+        include_str!("find.sh"),
         include_str!("observe.sh"),
+        include_str!("apply.sh"),
     ])
 });
+/// Runs a script that comes with its input.
+static START: LazyLock<String> =
+    LazyLock::new(|| lean(&[include_str!("tools.sh"), include_str!("start.sh")]));
 
 /// Scripts joined, without comments and indentation: they travel in a URL, and proxies bound its length.
 fn lean(scripts: &[&str]) -> String {
@@ -46,15 +60,12 @@ impl<R: Run> Commands<R> {
         Self { runner }
     }
 
-    async fn run(&self, script: &str, stdin: &[u8]) -> Result<(Sections, Output), Trouble> {
+    async fn run(&self, script: &str, stdin: &[u8]) -> Result<Answer, Trouble> {
         let output = self.runner.run(&["bash", "-c", script], stdin).await.map_err(without_bash)?;
-        let sections = Sections::parse(&output.stdout);
-        // The status of the whole says more than its torn output, but for a missing tool.
-        match sections {
-            Err(missing @ Trouble::ToolMissing(_)) => Err(missing),
-            _ if output.status != 0 => Err(whole_failure(&output)),
-            sections => Ok((sections?, output)),
+        if never_began(&output) {
+            return Err(Trouble::ToolMissing("bash".into()));
         }
+        Ok(Answer { sections: Sections::parse(&output.stdout)?, stdout: output.stdout })
     }
 }
 
@@ -66,12 +77,10 @@ fn without_bash(error: RunError) -> Trouble {
     }
 }
 
-fn whole_failure(output: &Output) -> Trouble {
-    let said = String::from_utf8_lossy(&output.stderr);
-    if matches!(output.status, 126 | 127) && says_no_bash(&said) {
-        return Trouble::ToolMissing("bash".into());
-    }
-    failed(output.status, &output.stderr)
+fn never_began(output: &Output) -> bool {
+    end_of(&output.stdout).is_none()
+        && matches!(output.status, Some(126 | 127))
+        && says_no_bash(&String::from_utf8_lossy(&output.stderr))
 }
 
 fn says_no_bash(text: &str) -> bool {
@@ -79,18 +88,47 @@ fn says_no_bash(text: &str) -> bool {
         && ["not found", "no such file"].iter().any(|words| text.to_lowercase().contains(words))
 }
 
+/// A listing, from what a script said.
+fn listing(answer: &Answer) -> Result<Listing, Trouble> {
+    Ok(Listing { have: parse::have(&answer.sections)?, digest: Digest::of(&answer.stdout) })
+}
+
+impl Digest {
+    /// That of the listing at the end of a script's output: what `look.sh` makes of it as well.
+    fn of(stdout: &[u8]) -> Option<Self> {
+        let line = |text: &str, from_end: bool| {
+            let mut places = stdout.windows(text.len()).enumerate();
+            let is_it = |(_, window): &(usize, &[u8])| *window == text.as_bytes();
+            if from_end { places.rfind(is_it) } else { places.find(is_it) }.map(|(at, _)| at)
+        };
+        let listing =
+            stdout.get(line("@@causeway begin kernel\n", false)?..line("\n@@causeway done ", true)?)?;
+        let digest = Sha1::digest(listing);
+        Some(Self(digest.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))))
+    }
+}
+
+/// A script's answer.
+struct Answer {
+    stdout: Vec<u8>,
+    sections: Sections,
+}
+
 #[async_trait]
 impl<R: Run> Datapath for Commands<R> {
-    async fn observe(&self) -> Result<Have, Trouble> {
-        let (sections, output) = self.run(&OBSERVE, b"").await?;
-        parse::have(&sections, &output.stderr)
+    async fn observe(&self, known: Option<&Digest>) -> Result<Looked, Trouble> {
+        let known = known.map_or("", |digest| &digest.0);
+        let answer = self.run(&OBSERVE, format!("{known}\n").as_bytes()).await?;
+        if answer.sections.same { Ok(Looked::Same) } else { listing(&answer).map(Looked::Listed) }
     }
 
-    async fn apply(&self, plan: &Plan) -> Result<Applied, Trouble> {
+    async fn apply(&self, plan: &Plan, term: Option<u64>) -> Result<Applied, Trouble> {
         let input = Input::of(plan);
-        let (sections, output) = self.run(&APPLY, &input.bytes()).await?;
-        let failures = outcome::failures(plan, &input, &sections);
-        Ok(Applied { have: parse::have(&sections, &output.stderr)?, failures })
+        let (script, parts) = (APPLY.as_bytes(), input.bytes(term));
+        let lengths = format!("{} {}\n", script.len(), parts.len());
+        let answer = self.run(&START, &[lengths.as_bytes(), script, &parts].concat()).await?;
+        let failures = outcome::failures(plan, &input, &answer.sections);
+        Ok(Applied { listing: listing(&answer)?, failures })
     }
 }
 
@@ -103,8 +141,9 @@ mod tests {
         let encoded = |text: &str| -> usize {
             text.bytes().map(|b| if b.is_ascii_alphanumeric() || b"-_.~+".contains(&b) { 1 } else { 3 }).sum()
         };
-        assert!(encoded(&APPLY) < 7000, "{}", encoded(&APPLY));
-        assert!(encoded(MONITOR[2]) < 7000);
+        for script in [&*OBSERVE, &*START, MONITOR[2]] {
+            assert!(encoded(script) < 7000, "{}", encoded(script));
+        }
     }
 
     #[test]
@@ -137,7 +176,7 @@ mod tests {
     #[test]
     fn flows_astray_are_forgotten_by_their_source_however_many_they_are() {
         let (_, forget) = include_str!("apply.sh").split_once("number() {").expect("the function");
-        let (forget, _) = forget.split_once("[[ $flows ]]").expect("its use");
+        let (forget, _) = forget.split_once("change() {").expect("its use");
         let script = format!(
             r#"conntrack() {{
                  if [[ $1 == -D ]]; then echo "$@"; return; fi

@@ -1,16 +1,14 @@
-# All input is read before the first change: input cut short changes nothing.
+# The first line is the term (-: none) and the length of each part; the parts follow.
+set -- ${input%%$'\n'*}
+term=$1
 take() {
-  text=
-  while IFS= read -r line; do
-    [[ $line == '@@causeway end' ]] && return
-    text+=$line$'\n'
-  done
-  echo 'the input ended early; nothing was changed' >&2
-  exit 65
+  text=${input:at:$1}
+  at=$((at + $1))
 }
-take && first=$text
-take && sysctls=$text
-take && legacy_rules=$text
-take && nft_rules=$text
-take && last=$text
-take && flows=$text
+at=$((${#input} - $2 - $3 - $4 - $5 - $6 - $7))
+take "$2" && first=$text
+take "$3" && sysctls=$text
+take "$4" && legacy_rules=$text
+take "$5" && nft_rules=$text
+take "$6" && last=$text
+take "$7" && flows=$text

@@ -1,15 +1,16 @@
 //! Linux gateways: observing and changing links, addresses, routes and NAT.
 //!
 //! ```text
-//! observe: constant script ─▶ sections ─▶ Have
-//! apply:   Plan ─▶ lines on stdin ─▶ constant script ─▶ sections ─▶ which steps failed, and Have
+//! observe: digest ─▶ constant script ─▶ sections ─▶ Have, or "the same"
+//! apply:   Plan, term ─▶ stdin ─▶ constant script ─▶ sections ─▶ which steps failed, and Have
 //! ```
 //!
 //! The planner in `core` decides; a [`Datapath`] carries out and reports what the gateway then holds.
 //! Commands are constant: what varies goes to stdin, rendered from types that can hold no space, line
-//! break or quote. Exit statuses tell failure, stderr never does.
+//! break or quote. Exit statuses tell failure, stderr never does. An answer is whole or it is none.
 
 mod commands;
+mod done;
 mod memory;
 #[cfg(test)]
 mod order_tests;
@@ -25,6 +26,7 @@ use async_trait::async_trait;
 use causeway_core::vpc::{Have, Plan};
 
 pub use commands::{Commands, MONITOR};
+pub use done::{DONE, SEEN, end_of};
 pub use memory::Memory;
 pub use run::{Output, Run, RunError};
 
@@ -34,18 +36,56 @@ pub const HEARTBEAT: &str = "causeway-alive";
 /// A gateway's network namespace, wherever it is.
 #[async_trait]
 pub trait Datapath: Send + Sync {
-    /// What the gateway holds.
-    async fn observe(&self) -> Result<Have, Trouble>;
+    /// What the gateway holds. Whoever has a listing already names it by its digest, and is spared another
+    /// one that says the same.
+    async fn observe(&self, known: Option<&Digest>) -> Result<Looked, Trouble>;
 
-    /// Carries out the steps it can, in one round trip, and observes in the same one.
-    async fn apply(&self, plan: &Plan) -> Result<Applied, Trouble>;
+    /// Carries out the steps it can, in one round trip, and observes in the same one. Of two at once one
+    /// waits for the other.
+    ///
+    /// The term counts the leaders. A gateway remembers the highest that it was given and refuses a lower
+    /// one: [`Trouble::Superseded`], and nothing was changed. Without a term nothing is compared. An empty
+    /// plan with a term makes the gateway remember it.
+    async fn apply(&self, plan: &Plan, term: Option<u64>) -> Result<Applied, Trouble>;
+}
+
+/// Stands for a listing: equal digests, equal listings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Digest(String);
+
+/// What a gateway holds, and what stands for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// What it holds.
+    pub have: Have,
+    /// To be handed to the next [`Datapath::observe`]; none where the gateway cannot make one.
+    pub digest: Option<Digest>,
+}
+
+/// The answer to an observation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Looked {
+    /// Nothing has changed since the listing that was named.
+    Same,
+    /// This is there now.
+    Listed(Listing),
+}
+
+impl Looked {
+    /// What is there, for whoever named no listing.
+    pub fn listing(self) -> Option<Listing> {
+        match self {
+            Self::Same => None,
+            Self::Listed(listing) => Some(listing),
+        }
+    }
 }
 
 /// What came of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Applied {
     /// What the gateway holds afterwards.
-    pub have: Have,
+    pub listing: Listing,
     /// The steps that failed, by their index in the plan. A step that failed only because an earlier one
     /// of the same link did carries that one's error.
     pub failures: BTreeMap<usize, StepError>,
@@ -72,15 +112,21 @@ pub enum Trouble {
     #[error("the gateway has no `{0}`; it needs an image with bash, iproute2 and iptables")]
     ToolMissing(String),
     /// A tool failed as a whole.
-    #[error("a command in the gateway failed with status {status}: {stderr}")]
+    #[error("a command in the gateway failed with status {status}: {said}")]
     Failed {
         /// The exit status.
         status: i32,
         /// What it said.
-        stderr: String,
+        said: String,
     },
-    /// A tool answered something that can not be understood.
-    #[error("the gateway's answer about its {what} can not be read: {why}")]
+    /// Somebody leads since, and has been here. Nothing was changed.
+    #[error("the gateway follows a newer leader (term {by})")]
+    Superseded {
+        /// The term of the newest leader that the gateway knows.
+        by: u64,
+    },
+    /// A tool answered something that cannot be understood.
+    #[error("the gateway's answer about its {what} cannot be read: {why}")]
     Unreadable {
         /// Which part.
         what: &'static str,

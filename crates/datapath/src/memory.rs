@@ -1,56 +1,85 @@
 //! A gateway in memory, for tests that are about the loop and not about Linux.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use causeway_core::vpc::{Have, Plan, model};
 
-use crate::{Applied, Datapath, StepError, Trouble};
+use crate::{Applied, Datapath, Digest, Listing, Looked, StepError, Trouble};
 
 /// A [`Datapath`] over [`model::apply`].
 #[derive(Debug, Default)]
 pub struct Memory {
-    have: Mutex<Have>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    have: Have,
+    /// The highest term that it was given.
+    term: Option<u64>,
+}
+
+impl Inner {
+    fn listing(&self) -> Listing {
+        let mut hasher = DefaultHasher::new();
+        format!("{:?}", self.have).hash(&mut hasher);
+        Listing { have: self.have.clone(), digest: Some(Digest(format!("{:016x}", hasher.finish()))) }
+    }
 }
 
 impl Memory {
     /// A gateway that holds this.
     pub fn new(have: Have) -> Self {
-        Self { have: Mutex::new(have) }
+        Self { inner: Mutex::new(Inner { have, term: None }) }
     }
 
     /// What it holds now.
     pub fn have(&self) -> Have {
-        self.lock().clone()
+        self.lock().have.clone()
     }
 
     /// Changes what it holds behind everybody's back.
     pub fn change(&self, change: impl FnOnce(&mut Have)) {
-        change(&mut self.lock());
+        change(&mut self.lock().have);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Have> {
+    /// The highest term that it was given.
+    pub fn term(&self) -> Option<u64> {
+        self.lock().term
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         // Every change is one call that leaves a whole value, so a panic elsewhere spoils nothing.
-        self.have.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
 impl Datapath for Memory {
-    async fn observe(&self) -> Result<Have, Trouble> {
-        Ok(self.have())
+    async fn observe(&self, known: Option<&Digest>) -> Result<Looked, Trouble> {
+        let listing = self.lock().listing();
+        let is_known = known.is_some() && known == listing.digest.as_ref();
+        Ok(if is_known { Looked::Same } else { Looked::Listed(listing) })
     }
 
-    async fn apply(&self, plan: &Plan) -> Result<Applied, Trouble> {
-        let mut have = self.lock();
+    async fn apply(&self, plan: &Plan, term: Option<u64>) -> Result<Applied, Trouble> {
+        let mut inner = self.lock();
+        if let (Some(term), Some(by)) = (term, inner.term)
+            && term < by
+        {
+            return Err(Trouble::Superseded { by });
+        }
+        inner.term = inner.term.max(term);
         let mut failures = BTreeMap::new();
         for (index, step) in plan.steps.iter().enumerate() {
-            if let Err(why) = model::apply(&mut have, &step.action) {
+            if let Err(why) = model::apply(&mut inner.have, &step.action) {
                 failures.insert(index, StepError::Refused(why));
             }
         }
-        Ok(Applied { have: have.clone(), failures })
+        Ok(Applied { listing: inner.listing(), failures })
     }
 }
 
@@ -65,10 +94,28 @@ mod tests {
         let memory = Memory::new(Have::default());
         let up = Action::LinkUp { link: "demo".parse().expect("name") };
         let steps = [up, Action::Forward].map(|action| Step { owner: None, action }).into();
-        let applied = memory.apply(&Plan { steps, ..Plan::default() }).await.expect("applied");
+        let applied = memory.apply(&Plan { steps, ..Plan::default() }, None).await.expect("applied");
         assert_eq!(applied.failures.keys().collect::<Vec<_>>(), [&0]);
-        assert!(applied.have.forwarding && memory.have().forwarding);
+        assert!(applied.listing.have.forwarding && memory.have().forwarding);
         memory.change(|have| have.forwarding = false);
-        assert_eq!(memory.observe().await, Ok(Have::default()));
+        let seen = memory.observe(applied.listing.digest.as_ref()).await.expect("observed");
+        assert_eq!(seen.clone().listing().map(|listing| listing.have), Some(Have::default()));
+        let known = seen.listing().and_then(|listing| listing.digest);
+        assert_eq!(memory.observe(known.as_ref()).await, Ok(Looked::Same));
+    }
+
+    #[tokio::test]
+    async fn an_older_term_changes_nothing() {
+        let memory = Memory::default();
+        let forward = Plan { steps: vec![Step { owner: None, action: Action::Forward }], ..Plan::default() };
+        memory.apply(&Plan::default(), Some(7)).await.expect("accepted");
+        assert_eq!(memory.apply(&forward, Some(6)).await, Err(Trouble::Superseded { by: 7 }));
+        assert!(!memory.have().forwarding);
+        for term in [Some(7), None, Some(8)] {
+            memory.change(|have| have.forwarding = false);
+            memory.apply(&forward, term).await.expect("accepted");
+            assert!(memory.have().forwarding);
+        }
+        assert_eq!(memory.term(), Some(8));
     }
 }

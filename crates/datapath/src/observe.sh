@@ -1,41 +1,55 @@
-# Everything the planner compares, in one go and with few processes. Nothing here changes the gateway.
+# Everything the planner compares, with few processes and few bytes. Nothing here changes the gateway.
+#
+# A long listing is cut down to what is read: `l` a link, `a` an address, `r` a route, `c` a link's rp_filter and proxy_arp,
+# `d` its proxy_delay. With `-o` a backslash stands for a line break. Of all rules those of the chains that ours stand in
+# stay, and whether the gateway's own chain is there; `s` is a source NAT rule of the form that ours have.
+slim='
+/^(@@|!|$)/b
+s/^-A POSTROUTING -d ([^ ]+) -m comment --comment "?causeway:([^" ]+)"? -j SNAT --to-source ([^ ]+) *$/s \1 \2 \3/;t
+/^(\*|:SNAT_FILTER |-A POSTROUTING |-A FORWARD |# Table )/b
+/^([:#-]|COMMIT)/d
+/^[0-9]+: [^ ]+: </{
+s/^[0-9]+: ([^ ]+): /l \1 /
+s/(BROADCAST|MULTICAST|LOWER_UP|POINTOPOINT|LOOPBACK|NO-CARRIER),?//g
+s/ mtu [^\\]* (group [0-9]+)[^\\]*\\ *link[^\\]*/ \1/
+s/ srcport [0-9]+ [0-9]+//
+s/( dstport [0-9]+) [^\\]*/\1/
+/\\ *(vxlan|gre) /!s/\\[^\\]* addrgenmode [^\\]*//
+s/ addrgenmode [^\\]*//
+s/\\ +/\\/g
+b
+}
+/^[0-9]+: /{
+s/^[0-9]+: ([^ ]+) +inet /a \1 /
+s/ scope .*//
+b
+}
+s/^inet ([^ ]+) .*rp_filter ([^ ]+) .*proxy_neigh ([^ ]+).*/c \1 \2 \3/;t
+s/^inet arp_cache .* dev ([^ ]+) .* proxy_delay ([0-9]+).*/d \1 \2/;t
+/^inet /d
+s/^(1|unicast) //
+s/ scope [^ ]+//
+s/ src [^ ]+//
+s/^/r /'
 kernel() {
-  printf '%s\n' 'addr show' 'route show' 'ntable show name arp_cache' | ip -j -d -N -batch -
+  printf '%s\n' 'link show' 'addr show' 'route show' 'netconf show' 'ntable show name arp_cache' |
+    ip -4 -d -N -o -batch -
 }
-section kernel kernel
-
-# Of all rules those of the chains that ours stand in, and whether the gateway's own chain is there. A legacy table
-# that nobody uses is not listed, which leaves it asleep.
-own=
-rules() {
-  local IFS=$'\n' text status line
-  begin "rules-$1"
-  text=$("$2-save")
-  status=$?
-  set -f
-  for line in $text; do
-    case $line in
-      :SNAT_FILTER\ *) own=1 ;;&
-      \** | :SNAT_FILTER\ * | '-A POSTROUTING '* | '-A FORWARD '* | '# Table '*) printf '%s\n' "$line" ;;
-    esac
-  done
-  set +f
-  end "$status"
+tools() {
+  section kernel kernel
+  # A legacy table that nobody uses is not listed, which leaves it asleep.
+  [[ $legacy ]] && section rules-legacy "$legacy-save"
+  [[ $nft ]] && section rules-nft "$nft-save"
 }
-[[ $legacy ]] && rules legacy "$legacy"
-[[ $nft ]] && rules nft "$nft"
-# Neither has the gateway's chain: ask what the gateway's own scripts ask to choose.
-[[ $legacy && $nft && ! $own ]] && section choice "$legacy" -w 5 -t nat -S INPUT 1
-
-begin forward
-read -r value </proc/sys/net/ipv4/ip_forward && printf '%s' "$value"
-end "$?"
-# Builtins only: a process per file would take longer than all the rest.
-shopt -s dotglob
-begin sysctls
-for dir in /proc/sys/net/ipv4/conf/*; do
-  { read -r proxy <"$dir/proxy_arp" && read -r strict <"$dir/rp_filter" &&
-    read -r promote <"$dir/promote_secondaries"; } 2>/dev/null &&
-    printf '%s %s %s %s\n' "${dir##*/}" "$proxy" "$strict" "$promote"
-done
-end 0
+listing() {
+  local text
+  text=$(tools)
+  # For a short one the tool would cost more than it saves.
+  [[ ${#text} -gt 20000 ]] && has sed && text=$(printf '%s' "$text" | sed -E "$slim")
+  printf '%s\n' "$text"
+  # Neither has the gateway's chain: ask what the gateway's own scripts ask to choose.
+  [[ $legacy && $nft && $text != *:SNAT_FILTER\ * ]] && section choice "$legacy" -w 5 -t nat -S INPUT 1
+  begin forward
+  read -r value </proc/sys/net/ipv4/ip_forward && printf '%s' "$value"
+  end "$?"
+}

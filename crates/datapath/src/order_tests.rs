@@ -6,7 +6,7 @@ mod worlds;
 use std::collections::BTreeSet;
 
 use causeway_core::names::Cidr;
-use causeway_core::vpc::{Action, Have, NatRule, Plan, model, plan};
+use causeway_core::vpc::{Action, Have, NatRule, Plan, model, plan, plan_after};
 use proptest::prelude::*;
 
 use crate::render::{Input, Part};
@@ -42,10 +42,11 @@ proptest! {
         want in worlds::want(),
         other in worlds::want(),
         have in worlds::have(),
+        refused in worlds::refused(),
         damage in prop::collection::vec(any::<usize>(), 0..5),
     ) {
         let have = worlds::drifted(have, &other, &damage);
-        let plan = plan(&want, &have);
+        let plan = plan_after(&refused, &want, &have);
         let mut now = have.clone();
         for action in as_run(&plan) {
             let done = model::apply(&mut now, action);
@@ -54,8 +55,11 @@ proptest! {
                 prop_assert!(has_rule(&now, route.range), "{} is open without its rule", route.range);
             }
         }
-        let again = causeway_core::vpc::plan(&want, &now);
-        prop_assert_eq!(again.steps, []);
+        // A tunnel that was refused before gets the rest once its link is there.
+        for action in as_run(&plan_after(&refused, &want, &now.clone())) {
+            prop_assert_eq!(model::apply(&mut now, action), Ok(()));
+        }
+        prop_assert_eq!(plan_after(&refused, &want, &now).steps, []);
     }
 
     #[test]
@@ -66,7 +70,9 @@ proptest! {
     ) {
         let have = worlds::drifted(have, &other, &[]);
         let plan = plan(&want, &have);
-        let must_change = |action: &Action| matches!(action, Action::LinkDel { .. } | Action::AddrDel { .. });
+        let must_change = |action: &Action| {
+            matches!(action, Action::LinkFree { .. } | Action::LinkDel { .. } | Action::AddrDel { .. })
+        };
         if plan.steps.iter().any(|step| must_change(&step.action)) {
             return Ok(());
         }

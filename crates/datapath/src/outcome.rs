@@ -15,7 +15,7 @@ use crate::sections::{Section, Sections};
 pub(crate) fn failures(plan: &Plan, input: &Input, sections: &Sections) -> BTreeMap<usize, StepError> {
     let mut failures = BTreeMap::new();
     for index in &input.unsayable {
-        let why = format!("{} has a name that can not be used in a batch", plan.steps[*index].action);
+        let why = format!("{} has a name that cannot be used in a batch", plan.steps[*index].action);
         failures.insert(*index, StepError::Refused(why));
     }
     // Flows that could not be forgotten end by themselves when their senders pause: nothing is missing.
@@ -127,12 +127,14 @@ fn link_of(action: &Action) -> Option<&str> {
         | Action::Promote { link } => Some(link.as_str()),
         Action::RoutePut { route, .. } => route.dev.as_deref(),
         Action::LinkAdd { .. }
+        | Action::LinkFree { .. }
         | Action::LinkDel { .. }
         | Action::RouteDel { .. }
         | Action::Forward
         | Action::NatDel { .. }
         | Action::NatInsert { .. }
         | Action::ClampDel { .. }
+        | Action::ClampAll { .. }
         | Action::ClampInsert { .. }
         | Action::ForgetAstray { .. } => None,
     }
@@ -156,7 +158,11 @@ mod tests {
     fn failures_of(actions: Vec<Action>, stdout: &str) -> BTreeMap<usize, StepError> {
         let steps = actions.into_iter().map(|action| Step { owner: None, action }).collect();
         let plan = Plan { steps, ..Plan::default() };
-        failures(&plan, &Input::of(&plan), &Sections::parse(stdout.as_bytes()).expect("framed"))
+        failures(
+            &plan,
+            &Input::of(&plan),
+            &Sections::parse(format!("{stdout}@@causeway done 0\n").as_bytes()).expect("framed"),
+        )
     }
 
     #[test]

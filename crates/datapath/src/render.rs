@@ -6,15 +6,12 @@
 
 use std::fmt::Write as _;
 
-use causeway_core::vpc::action::{LOOSE, clamp_spec, rule_spec};
+use causeway_core::vpc::action::{LOOSE, clamp_spec, rule_spec, shared_clamp_spec};
 use causeway_core::vpc::{Action, LINK_GROUP, LinkKind, MARK, Plan, ROUTE_PROTOCOL, Route, Variant};
 
 /// Milliseconds after which an unanswered ARP request is sent again. Two ends never come up together: with the
 /// kernel's second, the first packet through a new tunnel would wait for most of it.
 const RETRANS: u32 = 50;
-
-/// What ends a part on stdin: the end of the stream may never come.
-const END: &str = "@@causeway end\n";
 
 /// The parts of the input, in the order that the script runs them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,13 +63,10 @@ pub(crate) struct Input {
 impl Input {
     /// Renders every step of a plan.
     pub(crate) fn of(plan: &Plan) -> Self {
-        let is_sysctl = |action: &Action| part(action, false) == Part::Sysctls;
-        let last_sysctl = plan.steps.iter().rposition(|step| is_sysctl(&step.action));
         let mut input = Self::default();
         for (index, step) in plan.steps.iter().enumerate() {
-            let late = last_sysctl.is_none_or(|last| index > last);
             if is_sayable(&step.action) {
-                input.lines.push((part(&step.action, late), index, line(&step.action)));
+                input.lines.push((part(&step.action), index, line(&step.action)));
             } else {
                 input.unsayable.push(index);
             }
@@ -85,17 +79,21 @@ impl Input {
         self.lines.iter().filter(|line| line.0 == part).map(|line| line.1).collect()
     }
 
-    /// What the script reads.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        let mut text = String::new();
-        for part in Part::ALL {
+    /// What the script reads: a line with the term and the length of each part, and the parts.
+    pub(crate) fn bytes(&self, term: Option<u64>) -> Vec<u8> {
+        let parts = Part::ALL.map(|part| {
             let lines = self.lines.iter().filter(|line| line.0 == part).map(|line| line.2.as_str());
             match part {
-                Part::Nat(_) => text.push_str(&tables(lines)),
-                _ => lines.for_each(|line| text.extend([line, "\n"])),
+                Part::Nat(_) => tables(lines),
+                _ => lines.fold(String::new(), |text, line| text + line + "\n"),
             }
-            text.push_str(END);
+        });
+        let mut text = term.map_or_else(|| "-".to_owned(), |term| term.to_string());
+        for part in &parts {
+            let _ = write!(text, " {}", part.len());
         }
+        text.push('\n');
+        text.push_str(&parts.concat());
         text.into_bytes()
     }
 }
@@ -110,24 +108,24 @@ fn tables<'a>(rules: impl Iterator<Item = &'a str>) -> String {
     [("nat", nat), ("mangle", mangle)].into_iter().map(block).collect()
 }
 
-/// Where a step belongs. A link that goes before others are made frees their place; one that goes `late` is
-/// stale.
-fn part(action: &Action, late: bool) -> Part {
+/// Where a step belongs.
+fn part(action: &Action) -> Part {
     match action {
-        Action::LinkAdd { .. }
+        Action::LinkFree { .. }
+        | Action::LinkAdd { .. }
         | Action::LinkAlias { .. }
         | Action::ProxyDelay { .. }
         | Action::AddrPut { .. } => Part::Links,
-        Action::LinkDel { .. } if late => Part::Routes,
-        Action::LinkDel { .. } => Part::Links,
         Action::Forward | Action::ProxyArp { .. } | Action::LooseFilter { .. } | Action::Promote { .. } => {
             Part::Sysctls
         }
         Action::NatDel { variant, .. }
         | Action::NatInsert { variant, .. }
         | Action::ClampDel { variant, .. }
+        | Action::ClampAll { variant }
         | Action::ClampInsert { variant, .. } => Part::Nat(*variant),
         Action::LinkUp { .. }
+        | Action::LinkDel { .. }
         | Action::AddrDel { .. }
         | Action::RoutePut { .. }
         | Action::RouteDel { .. } => Part::Routes,
@@ -142,7 +140,7 @@ fn is_sayable(action: &Action) -> bool {
         !name.starts_with('-') && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.@".contains(c))
     };
     match action {
-        Action::LinkDel { link } => plain(link),
+        Action::LinkFree { link } | Action::LinkDel { link } => plain(link),
         Action::RouteDel { route } => route.dev.as_deref().is_none_or(plain),
         _ => true,
     }
@@ -156,7 +154,7 @@ fn line(action: &Action) -> String {
         }
         Action::LinkAlias { link, owner } => format!("link set dev {link} alias {MARK}{owner}"),
         Action::LinkUp { link } => format!("link set dev {link} up"),
-        Action::LinkDel { link } => format!("link del dev {link}"),
+        Action::LinkFree { link } | Action::LinkDel { link } => format!("link del dev {link}"),
         Action::ProxyDelay { link } => {
             format!("ntable change name arp_cache dev {link} proxy_delay 0 retrans {RETRANS}")
         }
@@ -174,6 +172,7 @@ fn line(action: &Action) -> String {
             format!("-I POSTROUTING 1 {}", rule_spec(owner, *range, *egress))
         }
         Action::ClampDel { spec, .. } => format!("-D FORWARD {spec}"),
+        Action::ClampAll { .. } => format!("-I FORWARD 1 {}", shared_clamp_spec()),
         Action::ClampInsert { owner, link, .. } => {
             format!("-I FORWARD 1 {}", clamp_spec(owner, link.as_str()))
         }
@@ -238,7 +237,7 @@ mod tests {
     }
 
     fn text(plan: &Plan) -> String {
-        String::from_utf8(Input::of(plan).bytes()).expect("text")
+        String::from_utf8(Input::of(plan).bytes(Some(7))).expect("text")
     }
 
     #[test]
@@ -251,7 +250,7 @@ mod tests {
         let egress = EgressRange { first: [242, 0, 0, 1].into(), last: [242, 0, 0, 8].into() };
         let kind = LinkKind::Vxlan { vni: 100, port: 4789, local, remote, dev: Some("net1".into()) };
         let plan = steps(vec![
-            Action::LinkDel { link: "in-the-way".into() },
+            Action::LinkFree { link: "in-the-way".into() },
             Action::Forward,
             Action::LinkAdd { link: link(), want: kind },
             Action::LinkAlias { link: link(), owner: owner.clone() },
@@ -270,33 +269,28 @@ mod tests {
             Action::ForgetAstray { range, egress },
         ]);
         insta::assert_snapshot!(text(&plan), @r#"
+        7 301 109 0 271 164 33
         link del dev in-the-way
         link add demo address 02:43:ac:32:10:0b group 1129797889 type vxlan local 172.50.16.11 remote 172.50.16.21 id 100 dstport 4789 dev net1
         link set dev demo alias causeway:ns1/demo
         addr replace 10.100.0.1/24 dev demo
         ntable change name arp_cache dev demo proxy_delay 0 retrans 50
-        @@causeway end
         ipv4/ip_forward 1
         ipv4/conf/demo/proxy_arp 1
         ipv4/conf/demo/rp_filter 2
         ipv4/conf/demo/promote_secondaries 1
-        @@causeway end
-        @@causeway end
         *nat
         -I POSTROUTING 1 -d 242.1.0.0/16 -m comment --comment "causeway:ns1/demo" -j SNAT --to-source 242.0.0.1-242.0.0.8
         COMMIT
         *mangle
         -I FORWARD 1 -o demo -p tcp -m tcp --tcp-flags SYN,RST SYN -m comment --comment "causeway:ns1/demo" -j TCPMSS --clamp-mss-to-pmtu
         COMMIT
-        @@causeway end
         link set dev demo up
         route add 242.1.0.0/16 dev demo proto 157
         addr del 10.99.0.1/24 dev demo
         route del 242.1.0.0/16 dev demo proto 157 metric 7
         link del dev stale
-        @@causeway end
         242.1.0.0/16 242.0.0.1 242.0.0.8
-        @@causeway end
         "#);
     }
 

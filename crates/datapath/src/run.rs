@@ -4,22 +4,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-/// A process's end.
+/// What a command said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Output {
-    /// Its exit status.
-    pub status: i32,
-    /// All it printed.
+    /// What arrived of all it printed. That it is whole is known by [`end_of`](crate::end_of) alone.
     pub stdout: Vec<u8>,
-    /// All it complained.
+    /// The exit status by the word of whatever ran it, where that is known: it tells only about commands
+    /// that never began to speak.
+    pub status: Option<i32>,
+    /// What arrived of all it complained; the same goes for it.
     pub stderr: Vec<u8>,
 }
 
 /// Runs a command in a gateway.
 #[async_trait]
 pub trait Run: Send + Sync {
-    /// Runs a constant command, feeding `stdin`. The commands here do not wait for the end of their input,
-    /// so it may stay open; nor do they always read all of it, so a broken pipe is no failure.
+    /// Runs a constant command, feeding `stdin`, until [`end_of`](crate::end_of) finds the end of what it
+    /// prints or the command itself ends, whichever comes first. At the end of the output it is sent
+    /// [`SEEN`](crate::SEEN), or just left: it waits for that line for a few seconds only. Its input stays
+    /// open until then; that it did not read all of it is no failure.
     async fn run(&self, argv: &[&str], stdin: &[u8]) -> Result<Output, RunError>;
 }
 

@@ -9,13 +9,11 @@ use causeway_core::vpc::{TunnelKind, Variant, Want, plan};
 use causeway_datapath::{Datapath, StepError};
 use lab::net::{ask, transfer};
 use lab::want::{VXLAN, add, demo};
-use lab::{BOTH, Lab, joined, ready, ready_with};
+use lab::{BOTH, Lab, joined, observed, require};
 
 #[tokio::test]
 async fn packets_cross_with_a_source_of_the_egress_range() {
-    if !ready() {
-        return;
-    }
+    require(&[]);
     for variant in BOTH {
         let lab = Lab::new(variant);
         assert_eq!(lab.source_seen(0), None, "nothing crosses before");
@@ -27,9 +25,7 @@ async fn packets_cross_with_a_source_of_the_egress_range() {
 
 #[tokio::test]
 async fn a_flow_that_was_there_before_the_tunnel_gets_the_right_source_too() {
-    if !ready_with(&[("conntrack", &["--version"])]) {
-        return;
-    }
+    require(&[("conntrack", &["--version"])]);
     for variant in BOTH {
         let lab = Lab::new(variant);
         // A gateway sends what it knows no way for to the outside, with a floating IP as source.
@@ -46,9 +42,7 @@ async fn a_flow_that_was_there_before_the_tunnel_gets_the_right_source_too() {
 
 #[tokio::test]
 async fn tcp_crosses_also_where_somebody_filters_the_word_that_packets_are_too_large() {
-    if !ready() {
-        return;
-    }
+    require(&[]);
     for variant in BOTH {
         let lab = joined(variant).await;
         for workload in &lab.workloads {
@@ -69,9 +63,7 @@ async fn tcp_crosses_also_where_somebody_filters_the_word_that_packets_are_too_l
 
 #[tokio::test]
 async fn tearing_down_leaves_the_gateway_as_it_was() {
-    if !ready() {
-        return;
-    }
+    require(&[]);
     for variant in BOTH {
         let lab = Lab::new(variant);
         let before = lab.gateways[0].listing();
@@ -85,9 +77,7 @@ async fn tearing_down_leaves_the_gateway_as_it_was() {
 
 #[tokio::test]
 async fn gre_crosses_or_the_kernel_is_named_as_the_reason_and_the_vxlan_beside_it_works() {
-    if !ready() {
-        return;
-    }
+    require(&[]);
     let lab = Lab::new(Variant::Nft);
     if lab.gateways[0].try_sh("ip link add probe type gre local 1.1.1.1 && ip link del probe").0 {
         for side in 0..2 {
@@ -99,8 +89,8 @@ async fn gre_crosses_or_the_kernel_is_named_as_the_reason_and_the_vxlan_beside_i
     let mut want = demo(0, VXLAN);
     add(&mut want, "far", 1, TunnelKind::Gre);
     let datapath = lab.datapath(0);
-    let plan = plan(&want, &datapath.observe().await.expect("observed"));
-    let applied = datapath.apply(&plan).await.expect("applied");
+    let plan = plan(&want, &observed(&datapath).await);
+    let applied = datapath.apply(&plan, None).await.expect("applied");
     assert!(!applied.failures.is_empty());
     for (index, error) in &applied.failures {
         assert_eq!(plan.steps[*index].owner, Some(ObjectKey::new("ns1", "far")));
@@ -111,9 +101,7 @@ async fn gre_crosses_or_the_kernel_is_named_as_the_reason_and_the_vxlan_beside_i
 
 #[tokio::test]
 async fn sixty_tunnels_come_and_go_in_one_round_trip_each() {
-    if !ready() {
-        return;
-    }
+    require(&[]);
     let lab = joined(Variant::Legacy).await;
     let mut want = demo(0, VXLAN);
     for number in 0..60 {

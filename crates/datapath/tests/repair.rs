@@ -8,7 +8,7 @@ use causeway_core::names::ObjectKey;
 use causeway_core::vpc::{NatRule, Problem, TunnelKind, Variant, Want, plan};
 use causeway_datapath::{Commands, Datapath, Trouble};
 use lab::want::{VXLAN, add, demo};
-use lab::{BOTH, Lab, Local, Netns, iptables, joined, ready};
+use lab::{BOTH, Lab, Local, Netns, iptables, joined, observed, require};
 
 /// Somebody else's things beside ours, as alike as can be.
 const FOREIGN: &str = "set -e
@@ -29,9 +29,7 @@ fn foreign_listing(gateway: &Netns, ipt: &str) -> String {
 
 #[tokio::test]
 async fn whatever_is_removed_by_hand_comes_back_and_foreign_things_stay() {
-    if !ready() {
-        return;
-    }
+    require(&[]);
     for variant in BOTH {
         let lab = joined(variant).await;
         let (gateway, ipt) = (&lab.gateways[0], iptables(variant));
@@ -85,9 +83,7 @@ async fn whatever_is_removed_by_hand_comes_back_and_foreign_things_stay() {
 
 #[tokio::test]
 async fn our_rule_in_the_other_variant_is_removed() {
-    if !ready() {
-        return;
-    }
+    require(&[]);
     let lab = joined(Variant::Legacy).await;
     lab.gateways[0].sh("iptables-nft -t nat -I POSTROUTING -d 242.1.0.0/16 -m comment --comment causeway:ns1/demo -j SNAT --to-source 242.0.0.1-242.0.0.8");
     let (plan, have) = lab.converge(0, &demo(0, VXLAN)).await;
@@ -98,9 +94,7 @@ async fn our_rule_in_the_other_variant_is_removed() {
 
 #[tokio::test]
 async fn a_foreign_link_or_route_in_the_way_stops_that_tunnel_alone() {
-    if !ready() {
-        return;
-    }
+    require(&[]);
     let lab = Lab::new(Variant::Nft);
     lab.converge(1, &demo(1, VXLAN)).await;
     let gateway = &lab.gateways[0];
@@ -119,7 +113,7 @@ async fn a_foreign_link_or_route_in_the_way_stops_that_tunnel_alone() {
     lab.assert_crosses();
 }
 
-/// A runner whose gateway loses its input after some lines.
+/// A runner whose gateway loses the last lines of its input.
 struct Torn {
     inner: Local,
     lines: usize,
@@ -132,31 +126,27 @@ impl causeway_datapath::Run for Torn {
         argv: &[&str],
         stdin: &[u8],
     ) -> Result<causeway_datapath::Output, causeway_datapath::RunError> {
-        let cut: Vec<u8> =
-            stdin.split_inclusive(|b| *b == b'\n').take(self.lines).flatten().copied().collect();
+        let lines: Vec<&[u8]> = stdin.split_inclusive(|byte| *byte == b'\n').collect();
+        let cut = lines[..lines.len() - self.lines].concat();
         self.inner.run_to_end_of_input(argv, &cut).await
     }
 }
 
 #[tokio::test]
 async fn input_cut_off_after_any_line_changes_nothing() {
-    if !ready() {
-        return;
-    }
+    require(&[]);
     let lab = Lab::new(Variant::Nft);
-    let have = lab.datapath(0).observe().await.expect("observed");
+    let have = observed(&lab.datapath(0)).await;
     let plan = plan(&demo(0, VXLAN), &have);
-    let mut lines = 0;
-    // One line per step, six end lines, and the two around each of the two tables.
-    while lines < plan.steps.len() + 10 {
+    // Each step has a line, before them are some more, and before those the script itself.
+    for lines in (1..plan.steps.len() + 20).rev() {
         let torn = Commands::new(Torn { inner: lab.gateways[0].runner(), lines });
-        let error = torn.apply(&plan).await.expect_err("torn");
+        let error = torn.apply(&plan, None).await.expect_err("torn");
         assert!(matches!(error, Trouble::Failed { status: 65, .. }), "{error}");
-        assert_eq!(lab.datapath(0).observe().await.as_ref(), Ok(&have), "after {lines} lines");
-        lines += 1;
+        assert_eq!(observed(&lab.datapath(0)).await, have, "without the last {lines} lines");
     }
-    let whole = Commands::new(Torn { inner: lab.gateways[0].runner(), lines });
-    assert!(whole.apply(&plan).await.expect("whole").failures.is_empty());
+    let whole = Commands::new(Torn { inner: lab.gateways[0].runner(), lines: 0 });
+    assert!(whole.apply(&plan, None).await.expect("whole").failures.is_empty());
 }
 
 /// An `ip` that takes so many more batch lines and then kills the script, and an iptables-restore that counts
@@ -199,17 +189,15 @@ fn deadly_tools(lines: usize) -> tempfile::TempDir {
 
 #[tokio::test]
 async fn a_script_killed_after_any_line_is_made_good_by_the_next_round() {
-    if !ready() {
-        return;
-    }
+    require(&[]);
     let lab = joined(Variant::Nft).await;
     let mut killed = 0;
     loop {
         lab.converge(0, &Want::default()).await;
         let tools = deadly_tools(killed);
         let runner = Local { path: Some(tools.path().into()), ..lab.gateways[0].runner() };
-        let plan = plan(&demo(0, VXLAN), &lab.datapath(0).observe().await.expect("observed"));
-        if Commands::new(runner).apply(&plan).await.is_ok() {
+        let plan = plan(&demo(0, VXLAN), &observed(&lab.datapath(0)).await);
+        if Commands::new(runner).apply(&plan, None).await.is_ok() {
             break;
         }
         lab.converge(0, &demo(0, VXLAN)).await;

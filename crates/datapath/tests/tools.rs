@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use causeway_core::vpc::{Variant, plan};
 use causeway_datapath::{Commands, Datapath, MONITOR, Trouble};
 use lab::want::{VXLAN, demo};
-use lab::{BOTH, Lab, Local, Netns, joined, ready};
+use lab::{BOTH, Lab, Local, Netns, joined, observed, require};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 
@@ -27,9 +27,7 @@ fn tools(tools: &[(&str, &str)]) -> tempfile::TempDir {
 
 #[tokio::test]
 async fn a_missing_tool_is_named() {
-    if !ready() {
-        return;
-    }
+    require(&[]);
     let lab = Lab::new(Variant::Nft);
     for (missing, present) in [
         ("ip", &[("bash", "bash"), ("iptables", "iptables")][..]),
@@ -39,17 +37,15 @@ async fn a_missing_tool_is_named() {
         let dir = tools(present);
         let datapath = Commands::new(Local { path: Some(dir.path().into()), ..lab.gateways[0].runner() });
         let expected = Trouble::ToolMissing(missing.into());
-        assert_eq!(datapath.observe().await, Err(expected.clone()));
-        let plan = plan(&demo(0, VXLAN), &lab.datapath(0).observe().await.expect("observed"));
-        assert_eq!(datapath.apply(&plan).await, Err(expected));
+        assert_eq!(datapath.observe(None).await, Err(expected.clone()));
+        let plan = plan(&demo(0, VXLAN), &observed(&lab.datapath(0)).await);
+        assert_eq!(datapath.apply(&plan, None).await, Err(expected));
     }
 }
 
 #[tokio::test]
 async fn an_image_with_a_plain_iptables_of_either_kind_works() {
-    if !ready() {
-        return;
-    }
+    require(&[]);
     for (variant, multi) in [(Variant::Legacy, "xtables-legacy-multi"), (Variant::Nft, "xtables-nft-multi")] {
         let lab = joined(variant).await;
         lab.converge(0, &causeway_core::vpc::Want::default()).await;
@@ -61,10 +57,10 @@ async fn an_image_with_a_plain_iptables_of_either_kind_works() {
             ("iptables-restore", multi),
         ]);
         let datapath = Commands::new(Local { path: Some(dir.path().into()), ..lab.gateways[0].runner() });
-        let have = datapath.observe().await.expect("observed");
+        let have = observed(&datapath).await;
         assert_eq!(have.nat.active, variant);
         assert_eq!(have.nat.postrouting.keys().collect::<Vec<_>>(), [&variant]);
-        let applied = datapath.apply(&plan(&demo(0, VXLAN), &have)).await.expect("applied");
+        let applied = datapath.apply(&plan(&demo(0, VXLAN), &have), None).await.expect("applied");
         assert!(applied.failures.is_empty(), "{:?}", applied.failures);
         lab.assert_crosses();
     }
@@ -72,17 +68,15 @@ async fn an_image_with_a_plain_iptables_of_either_kind_works() {
 
 #[tokio::test]
 async fn the_variant_with_the_gateways_chains_is_used_and_an_unused_legacy_one_not_woken() {
-    if !ready() {
-        return;
-    }
+    require(&[]);
     for variant in BOTH {
         let lab = Lab::new(variant);
-        assert_eq!(lab.datapath(0).observe().await.expect("observed").nat.active, variant);
+        assert_eq!(observed(&lab.datapath(0)).await.nat.active, variant);
         let woken = lab.gateways[0].sh("cat /proc/net/ip_tables_names");
         assert_eq!(woken.contains("nat"), variant == Variant::Legacy, "{woken}");
     }
     let bare = Netns::new();
-    let have = Commands::new(bare.runner()).observe().await.expect("observed");
+    let have = observed(&Commands::new(bare.runner())).await;
     let works = bare.try_sh("iptables-legacy -t nat -S INPUT 1").0;
     assert_eq!(have.nat.active, if works { Variant::Legacy } else { Variant::Nft });
 }
@@ -147,9 +141,7 @@ fn monitor_process(netns: &Netns) -> u32 {
 
 #[tokio::test]
 async fn the_monitor_reports_every_change_after_its_first_heartbeat_and_ends_with_its_input() {
-    if !ready() {
-        return;
-    }
+    require(&[]);
     let netns = Netns::new();
     // Many times, because what is looked for is a race between the heartbeat and the socket.
     for round in 0..20 {
@@ -166,9 +158,7 @@ async fn the_monitor_reports_every_change_after_its_first_heartbeat_and_ends_wit
 
 #[tokio::test]
 async fn the_monitor_beats_and_ends_when_ip_is_gone_or_the_script_is_killed() {
-    if !ready() {
-        return;
-    }
+    require(&[]);
     let netns = Netns::new();
     let mut monitor = Monitor::start(&netns);
     monitor.line().await;

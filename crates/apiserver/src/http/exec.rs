@@ -1,8 +1,8 @@
 //! `pods/exec` over WebSocket: one connection, one byte of channel before every message.
 //!
 //! The session is one task: it runs the command, carries its output to the client and the client's
-//! input to it. The command's end is told after all its output. When the client leaves first, the
-//! command is dropped.
+//! input to it. The command's end is told after all its output, unless a fault makes that late. When
+//! the client leaves first, the command is dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +18,11 @@ use http::{Method, Request};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
-use super::Call;
+use super::{Call, Shared};
 use crate::exec::{Exec, ExecEnd, ExecIo, ExecRequest};
+use crate::faults::Asked;
 use crate::resource::{Nature, Resource};
 use crate::status::ApiError;
 
@@ -55,21 +57,44 @@ pub(super) async fn exec(call: &Call, request: Request<Body>) -> Result<Response
     // Before the protocol is looked at, as admission is in a cluster: a client whose WebSocket is
     // refused tries SPDY next, and shows the answer to that.
     exec.admit(&wanted).await.map_err(|(code, reason, message)| ApiError::new(code, &reason, message))?;
-    let upgrade = upgrade(request).await?;
+    let protocols: &[&str] = if call.shared.faults.only_v4(&call.asked) { &[V4] } else { &[V5, V4] };
+    let upgrade = upgrade(request, protocols).await?;
     let v5 = upgrade.selected_protocol().is_some_and(|protocol| protocol == V5);
+    let late = call.shared.faults.late_output(&call.asked);
+    let gate = Gate { shared: call.shared.clone(), asked: call.asked.clone() };
     let stopping = call.shared.stopping.clone();
     let sessions = call.shared.sessions.token();
     Ok(upgrade.on_upgrade(move |socket| async move {
         tokio::select! {
-            () = session(socket, exec, wanted, v5) => {}
+            () = session(socket, exec, wanted, Manner { v5, late, gate }) => {}
             () = stopping.cancelled() => {}
         }
         drop(sessions);
     }))
 }
 
+/// Closed while the session is frozen.
+struct Gate {
+    shared: Arc<Shared>,
+    asked: Arc<Asked>,
+}
+
+impl Gate {
+    async fn pass(&self) {
+        self.shared.faults.thawed(&self.asked).await;
+    }
+}
+
+/// How a session goes, apart from what it runs.
+struct Manner {
+    v5: bool,
+    /// How much later than its end the command's output arrives.
+    late: Option<Duration>,
+    gate: Gate,
+}
+
 /// The handshake, for either method that clients use.
-async fn upgrade(request: Request<Body>) -> Result<WebSocketUpgrade, ApiError> {
+async fn upgrade(request: Request<Body>, protocols: &[&'static str]) -> Result<WebSocketUpgrade, ApiError> {
     let (mut head, _) = request.into_parts();
     let protocol =
         head.headers.get(http::header::UPGRADE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -85,10 +110,11 @@ async fn upgrade(request: Request<Body>) -> Result<WebSocketUpgrade, ApiError> {
     let upgrade = WebSocketUpgrade::from_request_parts(&mut head, &())
         .await
         .map_err(|why| ApiError::bad_request(format!("unable to upgrade: {why}")))?
-        .protocols([V5, V4]);
+        .protocols(protocols.iter().copied());
     if upgrade.selected_protocol().is_none() {
+        let served = protocols.join(", ");
         return Err(ApiError::bad_request(format!(
-            "unable to upgrade: none of the subprotocols {V5}, {V4} is offered"
+            "unable to upgrade: none of the subprotocols {served} is offered"
         )));
     }
     Ok(upgrade)
@@ -147,7 +173,8 @@ fn container(pod: &Value, name: &str, asked: &str) -> Result<String, ApiError> {
     Err(ApiError::bad_request(format!("container {asked} is not valid for pod {name}")))
 }
 
-async fn session(socket: WebSocket, exec: Arc<dyn Exec>, request: ExecRequest, v5: bool) {
+async fn session(socket: WebSocket, exec: Arc<dyn Exec>, request: ExecRequest, manner: Manner) {
+    let Manner { v5, late, gate } = manner;
     let (sink, mut incoming) = socket.split();
     let (stdin, stdin_end) = tokio::io::duplex(INPUT_BUFFER);
     let (stdout, stdout_end) = tokio::io::duplex(BUFFER);
@@ -166,27 +193,36 @@ async fn session(socket: WebSocket, exec: Arc<dyn Exec>, request: ExecRequest, v
         // An empty message tells the client that the streams are open.
         let first = if wants_stdout { STDOUT } else { STATUS };
         let _ = frames.send(frame(first, &[])).await;
-        let (end, (), ()) = tokio::join!(
-            exec.run(request, io),
-            carry(stdout, STDOUT, wants_stdout, &frames),
-            carry(stderr, STDERR, wants_stderr, &frames),
-        );
-        let status = status(&end).to_string();
-        let _ = frames.send(frame(STATUS, status.as_bytes())).await;
+        let told = async |end: ExecEnd| {
+            let _ = frames.send(frame(STATUS, status(&end).to_string().as_bytes())).await;
+        };
+        let stderr = carry(stderr, STDERR, wants_stderr, &frames);
+        match late {
+            None => {
+                let stdout = carry(stdout, STDOUT, wants_stdout, &frames);
+                let (end, (), ()) = tokio::join!(exec.run(request, io), stdout, stderr);
+                told(end).await;
+            }
+            Some(late) => {
+                let stdout = carry_late(stdout, wants_stdout, &frames, late);
+                let run = async { told(exec.run(request, io).await).await };
+                tokio::join!(run, stdout, stderr);
+            }
+        }
         drop(frames);
         // The rest is up to the sender, which ends when it has sent all.
         std::future::pending::<()>().await;
     };
     tokio::select! {
         () = work => {}
-        () = send(sink, outgoing) => {}
-        () = receive(&mut incoming, input, &resized, v5) => {}
+        () = send(sink, outgoing, &gate) => {}
+        () = receive(&mut incoming, input, &resized, v5, &gate) => {}
     }
 }
 
 /// Sends frames until there are no more, or nobody to send them to. A client that vanished without
 /// a word while its input is stuck is noticed by the pings it does not take.
-async fn send(mut sink: SplitSink<WebSocket, Message>, mut outgoing: mpsc::Receiver<Message>) {
+async fn send(mut sink: SplitSink<WebSocket, Message>, mut outgoing: mpsc::Receiver<Message>, gate: &Gate) {
     let mut pulse = tokio::time::interval(PING_EVERY);
     pulse.tick().await;
     loop {
@@ -194,6 +230,7 @@ async fn send(mut sink: SplitSink<WebSocket, Message>, mut outgoing: mpsc::Recei
             frame = outgoing.recv() => frame,
             _ = pulse.tick() => Some(Message::Ping(Bytes::new())),
         };
+        gate.pass().await;
         match frame {
             Some(frame) => {
                 if sink.send(frame).await.is_err() {
@@ -232,14 +269,38 @@ async fn carry(mut from: DuplexStream, channel: u8, wanted: bool, frames: &mpsc:
     }
 }
 
+/// Standard output, each part of it so much later than it was written.
+async fn carry_late(mut from: DuplexStream, wanted: bool, frames: &mpsc::Sender<Message>, late: Duration) {
+    let (parts, mut due) = mpsc::unbounded_channel();
+    let read = async move {
+        let mut buffer = vec![0; BUFFER];
+        while let Ok(read @ 1..) = from.read(&mut buffer).await {
+            if wanted && parts.send((Instant::now() + late, frame(STDOUT, &buffer[..read]))).is_err() {
+                return;
+            }
+        }
+    };
+    let pass = async {
+        while let Some((at, part)) = due.recv().await {
+            tokio::time::sleep_until(at).await;
+            if frames.send(part).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::join!(read, pass);
+}
+
 /// Input from the client until it leaves.
 async fn receive(
     incoming: &mut SplitStream<WebSocket>,
     mut input: Option<DuplexStream>,
     resized: &mpsc::Sender<(u16, u16)>,
     v5: bool,
+    gate: &Gate,
 ) {
     while let Some(Ok(message)) = incoming.next().await {
+        gate.pass().await;
         let data = match message {
             Message::Binary(data) => data,
             Message::Text(text) => text.into(),

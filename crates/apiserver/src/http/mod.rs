@@ -1,10 +1,13 @@
 //! HTTP in front of the [`Cluster`]: a request's path and query become a call, the call's result
 //! becomes bytes. The lock is held for the call alone, never while encoding or waiting.
 
+mod asked;
+mod control;
 mod discovery;
 mod exec;
 mod negotiate;
 mod openapi;
+mod page;
 mod path;
 mod query;
 mod read;
@@ -24,9 +27,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower_http::catch_panic::CatchPanicLayer;
 
+use crate::audit::{Audit, Wrote};
 use crate::cluster::{Cluster, Target};
 use crate::counters::Counters;
 use crate::exec::Exec;
+use crate::faults::{Asked, Switches};
 use crate::resource::Resource;
 use crate::status::ApiError;
 use path::{Place, Route};
@@ -37,6 +42,8 @@ pub(crate) use respond::{error as refusal, partial};
 pub(crate) struct Shared {
     pub(crate) cluster: RwLock<Cluster>,
     pub(crate) counters: Counters,
+    pub(crate) faults: Switches,
+    pub(crate) audit: Audit,
     pub(crate) exec: Option<Arc<dyn Exec>>,
     /// Cancelled when the server stops: watches and exec sessions end.
     pub(crate) stopping: CancellationToken,
@@ -54,9 +61,16 @@ impl Shared {
     }
 }
 
+/// Who sent a request, as far as the token says.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    pub(crate) user: String,
+}
+
 /// A request whose path leads to a resource.
 struct Call {
     shared: Arc<Shared>,
+    asked: Arc<Asked>,
     resource: Arc<Resource>,
     place: Place,
     query: Query,
@@ -86,62 +100,50 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Re
         // Not counted: looking at the counters changes nothing.
         return Response::new(Body::from(shared.counters.text()));
     }
+    if control::is_control(request.uri().path()) {
+        return control::answer(&shared, request).await;
+    }
     let route = path::route(request.uri().path());
-    let mut counted = describe(&shared, &route, &request);
-    let result = dispatch(&shared, route, request).await;
+    let asked = Arc::new(asked::describe(&shared, &route, &request));
+    let result = admit_and_dispatch(&shared, &asked, route, request).await;
     let response = result.unwrap_or_else(|error| respond::error(&error));
     let code = response.status().as_u16();
+    let clock = shared.read().clock.clone();
+    shared.audit.note(&asked, code, response.extensions().get::<Wrote>(), &clock);
     // Paths are without end: those that nothing is served under are counted together.
-    if code == 404 && counted.1.starts_with('/') {
-        counted.1.clear();
-    }
-    shared.counters.count(counted.0, counted.1, counted.2, code);
+    let strange = code == 404 && asked.resource.starts_with('/');
+    let resource = if strange { String::new() } else { asked.resource.clone() };
+    shared.counters.count(asked.verb.clone(), resource, asked.subresource.clone(), code);
     response
 }
 
-/// How the request is counted: as verb, resource and subresource.
-fn describe(shared: &Shared, route: &Route, request: &Request<Body>) -> (String, String, String) {
-    let method = match *request.method() {
-        Method::GET | Method::HEAD | Method::POST | Method::PUT | Method::PATCH | Method::DELETE => {
-            request.method().as_str().to_lowercase()
+async fn admit_and_dispatch(
+    shared: &Arc<Shared>,
+    asked: &Arc<Asked>,
+    route: Route,
+    request: Request<Body>,
+) -> Result<Response, ApiError> {
+    tokio::select! {
+        admitted = shared.faults.admit(asked) => admitted?,
+        () = shared.stopping.cancelled() => {
+            return Err(ApiError::new(503, "ServiceUnavailable", "the server is stopping"));
         }
-        _ => "other".to_owned(),
-    };
-    let path = request.uri().path();
-    let place = match route {
-        Route::Resource(place) => place,
-        Route::Nothing => return (method, String::new(), String::new()),
-        Route::Health => {
-            let check = path.split('/').find(|part| !part.is_empty()).unwrap_or_default();
-            return (method, format!("/{check}"), String::new());
-        }
-        _ => return (method, path.to_owned(), String::new()),
-    };
-    if shared.read().registry.find(&place.group, &place.version, &place.plural).is_none() {
-        return (method, String::new(), String::new());
     }
-    let watching = Query::of(request.uri()).is_ok_and(|query| query.flag("watch"));
-    let verb = match (request.method(), &place.name) {
-        (&Method::GET, None) if watching => "watch",
-        (&Method::GET, None) => "list",
-        (&Method::GET, Some(_)) => "get",
-        (&Method::POST, _) => "create",
-        (&Method::PUT, _) => "update",
-        (&Method::PATCH, _) => "patch",
-        (&Method::DELETE, None) => "deletecollection",
-        (&Method::DELETE, Some(_)) => "delete",
-        _ => method.as_str(),
-    };
-    let part = place.subresource.clone().filter(|part| ["status", "scale", "exec"].contains(&part.as_str()));
-    (verb.to_owned(), place.plural.clone(), part.unwrap_or_default())
+    dispatch(shared, asked, route, request).await
 }
 
-async fn dispatch(shared: &Arc<Shared>, route: Route, request: Request<Body>) -> Result<Response, ApiError> {
+async fn dispatch(
+    shared: &Arc<Shared>,
+    asked: &Arc<Asked>,
+    route: Route,
+    request: Request<Body>,
+) -> Result<Response, ApiError> {
     if let Route::Resource(place) = route {
         let resource = shared.read().registry.find(&place.group, &place.version, &place.plural).cloned();
         let resource = resource.ok_or_else(ApiError::no_such_path)?;
         let query = Query::of(request.uri())?;
-        return serve(&Call { shared: shared.clone(), resource, place, query }, request).await;
+        let call = Call { shared: shared.clone(), asked: asked.clone(), resource, place, query };
+        return serve(&call, request).await;
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return Err(ApiError::new(
@@ -161,9 +163,6 @@ async fn serve(call: &Call, request: Request<Body>) -> Result<Response, ApiError
     if below && !resource.namespaced || (place.name.is_some() && resource.namespaced && !below) {
         return Err(ApiError::no_such_path());
     }
-    if !query.text("dryRun").is_empty() && *request.method() != Method::GET {
-        return Err(ApiError::bad_request("dryRun is not supported by this server: nothing was changed"));
-    }
     let headers = request.headers();
     match (place.subresource.as_deref(), request.method().clone()) {
         (None, Method::GET | Method::HEAD) if place.name.is_some() => read::get(call, headers),
@@ -173,6 +172,9 @@ async fn serve(call: &Call, request: Request<Body>) -> Result<Response, ApiError
             write::create(call, request).await
         }
         (None, Method::DELETE) if place.name.is_some() => write::delete(call, request).await,
+        (None, Method::DELETE) if resource.is_deleted_in_bulk() && (below || !resource.namespaced) => {
+            write::delete_collection(call, request).await
+        }
         (None, Method::PUT | Method::PATCH) if place.name.is_some() => write::change(call, request).await,
         (Some("status"), Method::GET | Method::HEAD) if resource.status => read::get(call, headers),
         (Some("status"), Method::PUT | Method::PATCH) if resource.status => {

@@ -9,6 +9,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use super::negotiate::{Form, Presentation};
+use super::page::Page;
 use crate::clock::Clock;
 use crate::resource::Resource;
 use crate::status::ApiError;
@@ -108,20 +109,16 @@ pub(crate) fn object(
     }
 }
 
-/// Many objects as they were at one version.
-pub(crate) fn list(
-    resource: &Resource,
-    objects: &[Arc<Object>],
-    version: u64,
-    presentation: Presentation,
-    clock: &Clock,
-) -> Response {
-    let version = version.to_string();
+/// Many objects as they were at one version, or some of them.
+pub(crate) fn list(resource: &Resource, page: &Page, presentation: Presentation, clock: &Clock) -> Response {
+    let Page { objects, metadata } = page;
     match presentation.form {
         Form::Table => {
             let shown = |object: &Arc<Object>| row(resource, &object.value, presentation.include, clock);
             let rows = objects.iter().map(shown).collect();
-            value(200, &table(resource, rows, &version, true))
+            let mut table = table(resource, rows, "", true);
+            table["metadata"] = metadata.clone();
+            value(200, &table)
         }
         Form::Metadata => {
             let items: Vec<Value> = objects.iter().map(|object| partial(&object.value)).collect();
@@ -129,15 +126,15 @@ pub(crate) fn list(
                 200,
                 &json!({
                     "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-                    "metadata": { "resourceVersion": version }, "items": items,
+                    "metadata": metadata, "items": items,
                 }),
             )
         }
         Form::Object => {
             let encoded: Vec<Bytes> = objects.iter().map(|object| object_bytes(resource, object)).collect();
-            let mut out = Vec::with_capacity(256 + encoded.iter().map(|item| item.len() + 1).sum::<usize>());
+            let mut out = Vec::with_capacity(512 + encoded.iter().map(|item| item.len() + 1).sum::<usize>());
             let head = format!(
-                r#"{{"kind":"{}","apiVersion":"{}","metadata":{{"resourceVersion":"{version}"}},"items":["#,
+                r#"{{"kind":"{}","apiVersion":"{}","metadata":{metadata},"items":["#,
                 resource.list_kind,
                 resource.api_version()
             );

@@ -13,13 +13,17 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::{Shared, router};
+use crate::audit::Audit;
 use crate::cluster::Cluster;
 use crate::counters::Counters;
+use crate::faults::Switches;
 
 fn serve(history: usize) -> (Router, Arc<Shared>) {
     let shared = Arc::new(Shared {
         cluster: RwLock::new(Cluster::new(history, Some(1), None)),
         counters: Counters::default(),
+        faults: Switches::new(Vec::new(), 1, Some(1)).unwrap(),
+        audit: Audit::default(),
         exec: None,
         stopping: CancellationToken::new(),
         sessions: TaskTracker::new(),

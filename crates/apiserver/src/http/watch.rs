@@ -23,6 +23,7 @@ use super::query::Query;
 use super::read::{list_options_error, too_large, version};
 use super::{Call, Shared, respond};
 use crate::clock::Clock;
+use crate::faults::{Asked, Changes};
 use crate::resource::Resource;
 use crate::selector::Selector;
 use crate::status::{ApiError, FieldError};
@@ -58,6 +59,9 @@ struct Watch {
     next_bookmark: Instant,
     last_bookmark: Option<Instant>,
     deadline: Instant,
+    asked: Arc<Asked>,
+    began: Instant,
+    faults: Changes,
 }
 
 /// Where a watch begins.
@@ -120,13 +124,18 @@ fn begin(call: &Call, options: Options) -> Result<Watch, ApiError> {
     let store = &cluster.store;
     let changed = store.subscribe(&resource.shelf).ok_or_else(ApiError::no_such_path)?;
     let selector = options.selector;
+    let stale = shared.faults.stale(&call.asked).map(|past| past.min(store.version()));
     let (initial, cursor) = match options.from {
         From::Present if options.asked > store.version() => {
             return Err(too_large(options.asked, store.version()));
         }
         From::Present => {
-            let objects = store.list(&resource.shelf, place.namespace.as_deref());
-            (objects.into_iter().filter(|object| selector.matches(&object.value)).collect(), store.version())
+            let namespace = place.namespace.as_deref();
+            let past =
+                stale.and_then(|past| Some((store.list_at(&resource.shelf, namespace, past).ok()?, past)));
+            let (objects, version) =
+                past.unwrap_or_else(|| (store.list(&resource.shelf, namespace), store.version()));
+            (objects.into_iter().filter(|object| selector.matches(&object.value)).collect(), version)
         }
         From::Now => (VecDeque::new(), store.version()),
         From::After(asked) => (VecDeque::new(), asked),
@@ -152,8 +161,12 @@ fn begin(call: &Call, options: Options) -> Result<Watch, ApiError> {
         next_bookmark: now + BOOKMARK_EVERY,
         last_bookmark: deadline.checked_sub(BOOKMARK_BEFORE_END).filter(|at| *at > now),
         deadline,
+        asked: call.asked.clone(),
+        began: now,
+        faults: shared.faults.changes(),
     };
-    if cursor < store.compacted() {
+    let forgotten = shared.faults.compacted(&call.asked).unwrap_or(0).max(store.compacted());
+    if cursor < forgotten {
         watch.expire(store.version());
     }
     Ok(watch)
@@ -185,6 +198,14 @@ impl Watch {
     /// The next line; `None` when the watch is over.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
+            self.faults.seen();
+            tokio::select! {
+                () = self.shared.faults.thawed(&self.asked) => {}
+                () = self.shared.stopping.cancelled() => return None,
+            }
+            if self.shared.faults.closes(&self.asked, self.began) {
+                return None;
+            }
             if let Some(line) = self.ready.pop_front() {
                 return Some(line);
             }
@@ -243,6 +264,8 @@ impl Watch {
                 self.remember();
             }
             () = tokio::time::sleep_until(self.deadline) => self.ended = true,
+            // What is on now is looked at before the next line.
+            () = self.faults.next() => {}
             () = shared.stopping.cancelled() => self.ended = true,
         }
     }

@@ -1,5 +1,7 @@
 //! Creating, changing and deleting.
 
+use std::sync::Arc;
+
 use axum::body::Body as HttpBody;
 use axum::response::Response;
 use bytes::Bytes;
@@ -9,8 +11,13 @@ use http_body_util::{BodyExt, Limited};
 use serde_json::Value;
 
 use super::negotiate::Presentation;
+use super::read::ListOptions;
 use super::{Call, respond};
+use crate::audit::Wrote;
+use crate::cluster::{Cluster, Target};
 use crate::decode::{Body, FieldValidation};
+use crate::messages;
+use crate::meta;
 use crate::patch::PatchBody;
 use crate::status::ApiError;
 use crate::verbs::{self, DeleteOptions, Deleted, Part, WriteOptions, Written};
@@ -51,12 +58,12 @@ impl Sent {
         Body::parse(&self.content_type, &self.body)
     }
 
-    /// The patch, unless the request replaces.
-    fn patch(&self) -> Result<Option<PatchBody>, ApiError> {
+    /// The patch of an object that consists of `message`, unless the request replaces.
+    fn patch(&self, message: Option<&'static str>) -> Result<Option<PatchBody>, ApiError> {
         if self.method != Method::PATCH {
             return Ok(None);
         }
-        PatchBody::parse(&self.content_type, &self.body).map(Some)
+        PatchBody::parse(&self.content_type, &self.body, message).map(Some)
     }
 }
 
@@ -64,64 +71,131 @@ fn options(call: &Call) -> Result<WriteOptions, ApiError> {
     Ok(WriteOptions { field_validation: FieldValidation::parse(call.query.text("fieldValidation"))? })
 }
 
-fn written(call: &Call, sent: &Sent, written: &Written) -> Response {
+/// Whether the request only asks what would happen.
+fn dry_run(call: &Call, method: &Method) -> Result<bool, ApiError> {
+    let options = match *method {
+        Method::POST => "CreateOptions",
+        Method::PUT => "UpdateOptions",
+        Method::PATCH => "PatchOptions",
+        _ => "DeleteOptions",
+    };
+    verbs::is_dry_run(&call.query.all("dryRun"), options)
+}
+
+/// Does something to the cluster, or to a copy of it that nobody sees.
+fn change_cluster<T>(
+    call: &Call,
+    dry_run: bool,
+    work: impl FnOnce(&mut Cluster) -> Result<T, ApiError>,
+) -> Result<T, ApiError> {
+    if dry_run { work(&mut call.shared.read().copy()) } else { work(&mut call.shared.write()) }
+}
+
+fn written(call: &Call, sent: &Sent, mut written: Written, dry_run: bool) -> Response {
     let clock = call.shared.read().clock.clone();
+    if dry_run {
+        // No version was used: a new object has none, another one keeps its own.
+        let key = written.object.key();
+        let version = call.shared.read().store.get(&call.resource.shelf, &key).map(|object| object.version);
+        written.object = Arc::new(written.object.not_stored(version));
+    }
     let code = if written.created { 201 } else { 200 };
-    let response = respond::object(code, &call.resource, &written.object, sent.presentation, &clock);
+    let mut response = respond::object(code, &call.resource, &written.object, sent.presentation, &clock);
+    let (name, version) = (written.object.key().name, Some(written.object.version).filter(|_| !dry_run));
+    response.extensions_mut().insert(Wrote { name, version, dry_run });
     respond::warn(response, &written.warnings)
 }
 
 pub(super) async fn create(call: &Call, request: Request<HttpBody>) -> Result<Response, ApiError> {
     let sent = receive(call, request).await?;
     let (options, body) = (options(call)?, sent.whole()?);
-    let result = verbs::create(&mut call.shared.write(), &call.target(), body, options)?;
-    Ok(written(call, &sent, &result))
+    let dry_run = dry_run(call, &sent.method)?;
+    let target = call.target();
+    let result = change_cluster(call, dry_run, |cluster| verbs::create(cluster, &target, body, options))?;
+    Ok(written(call, &sent, result, dry_run))
 }
 
 /// Replaces or patches an object or its status.
 pub(super) async fn change(call: &Call, request: Request<HttpBody>) -> Result<Response, ApiError> {
     let sent = receive(call, request).await?;
     let (options, target) = (options(call)?, call.target());
+    let dry_run = dry_run(call, &sent.method)?;
     let part = if call.place.subresource.is_some() { Part::Status } else { Part::Main };
-    let result = match sent.patch()? {
-        Some(patch) => verbs::patch(&mut call.shared.write(), &target, part, &patch, options)?,
+    let message = messages::name_of(&call.resource.api_version(), &call.resource.kind);
+    let result = match sent.patch(message)? {
+        Some(patch) => {
+            change_cluster(call, dry_run, |cluster| verbs::patch(cluster, &target, part, &patch, options))?
+        }
         None => {
             let body = sent.whole()?;
-            verbs::replace(&mut call.shared.write(), &target, part, body, options)?
+            change_cluster(call, dry_run, |cluster| verbs::replace(cluster, &target, part, body, options))?
         }
     };
-    Ok(written(call, &sent, &result))
+    Ok(written(call, &sent, result, dry_run))
 }
 
 pub(super) async fn scale(call: &Call, request: Request<HttpBody>) -> Result<Response, ApiError> {
     let sent = receive(call, request).await?;
-    let wanted: Box<dyn FnOnce(Value) -> Result<Value, ApiError> + Send> = match sent.patch()? {
-        Some(patch) => Box::new(move |scale| patch.apply(&scale)),
-        None => {
-            let body = sent.whole()?;
-            Box::new(|_| Ok(body.value))
-        }
-    };
-    let scale = verbs::write_scale(&mut call.shared.write(), &call.target(), wanted)?;
-    Ok(respond::value(200, &scale))
+    let dry_run = dry_run(call, &sent.method)?;
+    let wanted: Box<dyn FnOnce(Value) -> Result<Value, ApiError> + Send> =
+        match sent.patch(Some("autoscaling.Scale"))? {
+            Some(patch) => Box::new(move |scale| patch.apply(&scale)),
+            None => {
+                let body = sent.whole()?;
+                Box::new(|_| Ok(body.value))
+            }
+        };
+    let target = call.target();
+    let scale = change_cluster(call, dry_run, |cluster| verbs::write_scale(cluster, &target, wanted))?;
+    let mut response = respond::value(200, &scale);
+    let version = meta::text(&scale, "resourceVersion").parse().ok().filter(|_| !dry_run);
+    response.extensions_mut().insert(Wrote { name: target.key.name, version, dry_run });
+    Ok(response)
+}
+
+/// Options in a body are all that counts; without one the query may hold them.
+fn delete_options(call: &Call, sent: &Sent) -> Result<DeleteOptions, ApiError> {
+    if !sent.body.is_empty() {
+        return DeleteOptions::parse(sent.whole()?.value);
+    }
+    let query = &call.query;
+    let dry_run = dry_run(call, &sent.method)?;
+    DeleteOptions::from_query(query.text("propagationPolicy"), query.number("gracePeriodSeconds")?, dry_run)
 }
 
 pub(super) async fn delete(call: &Call, request: Request<HttpBody>) -> Result<Response, ApiError> {
     let sent = receive(call, request).await?;
-    // Options in a body are all that counts; without one the query may hold them.
-    let options = if sent.body.is_empty() {
-        DeleteOptions::from_query(
-            call.query.text("propagationPolicy"),
-            call.query.number("gracePeriodSeconds")?,
-        )?
-    } else {
-        DeleteOptions::parse(sent.whole()?.value)?
-    };
-    let deleted = verbs::delete(&mut call.shared.write(), &call.target(), &options)?;
+    let options = delete_options(call, &sent)?;
+    let (target, dry_run) = (call.target(), options.dry_run);
+    let deleted = change_cluster(call, dry_run, |cluster| verbs::delete(cluster, &target, &options))?;
     Ok(match deleted {
-        Deleted::Gone(status) => respond::value(200, &status),
+        Deleted::Gone(status) => {
+            let mut response = respond::value(200, &status);
+            response.extensions_mut().insert(Wrote { name: target.key.name, version: None, dry_run });
+            response
+        }
         Deleted::Object(object) => {
-            written(call, &sent, &Written { object, created: false, warnings: Vec::new() })
+            written(call, &sent, Written { object, created: false, warnings: Vec::new() }, dry_run)
         }
     })
+}
+
+/// Deletes what a list would show, and answers with that list.
+pub(super) async fn delete_collection(call: &Call, request: Request<HttpBody>) -> Result<Response, ApiError> {
+    let sent = receive(call, request).await?;
+    let (options, listed) = (delete_options(call, &sent)?, ListOptions::of(call)?);
+    let page = change_cluster(call, options.dry_run, |cluster| {
+        let page = listed.page(call, cluster)?;
+        for object in &page.objects {
+            let target = Target { resource: call.resource.clone(), key: object.key() };
+            // The first refusal ends it; what went before is gone.
+            verbs::delete(cluster, &target, &options)?;
+        }
+        Ok(page)
+    })?;
+    let clock = call.shared.read().clock.clone();
+    let mut response = respond::list(&call.resource, &page, sent.presentation, &clock);
+    let wrote = Wrote { name: String::new(), version: None, dry_run: options.dry_run };
+    response.extensions_mut().insert(wrote);
+    Ok(response)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{definitions, namespaces};
+use super::{definitions, is_dry_run, namespaces};
 use crate::builtin;
 use crate::cluster::{Cluster, Target};
 use crate::meta;
@@ -19,6 +19,7 @@ pub(crate) struct DeleteOptions {
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
     pub(crate) grace: Option<i64>,
+    pub(crate) dry_run: bool,
 }
 
 impl DeleteOptions {
@@ -29,24 +30,29 @@ impl DeleteOptions {
         if let Some(kind) = body["kind"].as_str().filter(|kind| !["", "DeleteOptions"].contains(kind)) {
             return Err(ApiError::bad_request(format!("a {kind} is no DeleteOptions: nothing was deleted")));
         }
-        if body["dryRun"].as_array().is_some_and(|list| !list.is_empty()) {
-            return Err(ApiError::bad_request("dryRun is not supported by this server: nothing was changed"));
-        }
+        let dry_run = body["dryRun"].as_array().into_iter().flatten();
+        let dry_run: Vec<String> =
+            dry_run.map(|value| value.as_str().unwrap_or_default().to_owned()).collect();
         check_propagation(&body["propagationPolicy"])?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
         Ok(DeleteOptions {
             uid: text(&body["preconditions"]["uid"]),
             resource_version: text(&body["preconditions"]["resourceVersion"]),
             grace: body["gracePeriodSeconds"].as_i64(),
+            dry_run: is_dry_run(&dry_run, "DeleteOptions")?,
         })
     }
 
     /// From query parameters; an empty policy is none.
-    pub(crate) fn from_query(policy: &str, grace: Option<i64>) -> Result<DeleteOptions, ApiError> {
+    pub(crate) fn from_query(
+        policy: &str,
+        grace: Option<i64>,
+        dry_run: bool,
+    ) -> Result<DeleteOptions, ApiError> {
         if !policy.is_empty() {
             check_propagation(&Value::from(policy))?;
         }
-        Ok(DeleteOptions { grace, ..DeleteOptions::default() })
+        Ok(DeleteOptions { grace, dry_run, ..DeleteOptions::default() })
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) use replace::{Part, patch, replace};
 pub(crate) use scale::{read_scale, write_scale};
 
 use crate::decode::FieldValidation;
+use crate::status::{ApiError, FieldError, Qualified};
 use crate::store::Object;
 
 /// What a write returns.
@@ -36,6 +37,15 @@ pub(crate) struct Written {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WriteOptions {
     pub(crate) field_validation: FieldValidation,
+}
+
+/// Whether `dryRun` asks for one; what it cannot ask for is refused in the name of these options.
+pub(crate) fn is_dry_run(values: &[String], options: &str) -> Result<bool, ApiError> {
+    if values.iter().all(|value| value == "All") {
+        return Ok(!values.is_empty());
+    }
+    let error = FieldError::not_supported("dryRun", &values.into(), &["All".to_owned()]);
+    Err(ApiError::invalid(&Qualified::new("meta.k8s.io", options), "", vec![error]))
 }
 
 #[cfg(test)]

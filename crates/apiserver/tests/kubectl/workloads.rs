@@ -191,3 +191,122 @@ async fn a_stranger_is_turned_away() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn faults_and_the_audit_are_switched_with_raw_requests() {
+    if !Cluster::get().ours {
+        return say("not applicable to this server: it has no faults to switch on");
+    }
+    session(async |k: &Session| {
+        let fault = r#"{"switch":{"delay":{"ms":1}},"match":{"user":"nobody"}}"#;
+        let said = k.run(&["create", "--raw", "/faults", "-f", "-"], fault).await;
+        assert!(said.ok, "{said:?}");
+        k.ok(&["get", "--raw", "/faults"]).await.says(&["delay", "nobody"]);
+        let said = k.run(&["create", "--raw", "/faults", "-f", "-"], r#"{"switch":"melt"}"#).await;
+        assert!(!said.ok, "{said:?}");
+        said.says(&["melt"]);
+        k.ok(&["delete", "--raw", "/faults"]).await;
+        assert_eq!(k.ok(&["get", "--raw", "/faults"]).await.out.trim(), "[]");
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("audit");
+        let to = format!(r#"{{"file":{file:?}}}"#);
+        assert!(k.run(&["create", "--raw", "/audit", "-f", "-"], &to).await.ok);
+        k.ok(&["create", "configmap", "audited"]).await;
+        k.ok(&["delete", "--raw", "/audit"]).await;
+        let text = std::fs::read_to_string(&file).expect("the audit");
+        let line = text.lines().find(|line| line.contains("audited")).expect("a line about the map");
+        for part in [r#""verb":"create""#, r#""fieldManager":"kubectl-create""#, "kubectl/", r#""code":201"#]
+        {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+    })
+    .await;
+}
+
+/// The words of a template in its Deployment.
+const TEMPLATE: &str =
+    "jsonpath={.spec.template.spec.containers[*].image} {.spec.template.spec.containers[0].env[*].name}";
+
+#[tokio::test]
+async fn a_workload_is_applied_again_and_changed_by_set_and_rollout() {
+    session(async |k: &Session| {
+        let manifest = workload("Deployment", "minReadySeconds: 3");
+        k.apply(&manifest).await.says(&["created"]);
+        k.apply(&manifest).await.says(&["unchanged"]);
+        let second = manifest.replace(
+            "containers: [{name: main, image: example.com/none}]",
+            "containers: [{name: main, image: 'example.com/none:2'}, {name: side, image: example.com/side}]",
+        );
+        assert_ne!(second, manifest);
+        k.apply(&second).await.says(&["configured"]);
+        k.ok(&["set", "image", "deploy/w", "side=example.com/side:3"]).await.says(&["image updated"]);
+        k.ok(&["set", "env", "deploy/w", "-c", "main", "A=1", "B=2"]).await.says(&["env updated"]);
+        k.ok(&["set", "env", "deploy/w", "-c", "main", "A-"]).await.says(&["env updated"]);
+        let said = k.ok(&["get", "deploy/w", "-o", TEMPLATE]).await;
+        assert_eq!(said.out.trim(), "example.com/none:2 example.com/side:3 B");
+        k.ok(&["rollout", "restart", "deploy/w"]).await.says(&["restarted"]);
+        let stamp = "jsonpath={.spec.template.metadata.annotations}";
+        k.ok(&["get", "deploy/w", "-o", stamp]).await.says(&["restartedAt"]);
+        // What others added stays, what the manifest no longer has goes.
+        k.apply(&manifest).await.says(&["configured"]);
+        let said = k.ok(&["get", "deploy/w", "-o", TEMPLATE]).await;
+        assert_eq!(said.out.trim(), "example.com/none B");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn simple_objects_are_labelled_annotated_patched_and_applied_again() {
+    session(async |k: &Session| {
+        let manifest = SIMPLE.split("---").next().unwrap();
+        k.apply(manifest).await.says(&["created"]);
+        k.ok(&["label", "cm", "settings", "color=blue"]).await.says(&["labeled"]);
+        k.ok(&["annotate", "cm", "settings", "note=well"]).await.says(&["annotated"]);
+        k.fails(&["label", "cm", "settings", "color=red"]).await.says(&["already has a value"]);
+        k.ok(&["label", "cm", "settings", "color=red", "--overwrite"]).await.says(&["labeled"]);
+        k.ok(&["patch", "cm", "settings", "-p", r#"{"data":{"c":"3"}}"#]).await.says(&["patched"]);
+        k.apply(&manifest.replace(r#"a: "1", b: "2""#, r#"a: "9""#)).await.says(&["configured"]);
+        let said = k.ok(&["get", "cm", "settings", "-o", "jsonpath={.data} {.metadata.labels}"]).await;
+        assert_eq!(said.out, r#"{"a":"9","c":"3"} {"color":"red"}"#);
+        k.ok(&["label", "cm", "settings", "color-"]).await.says(&["unlabeled"]);
+        k.ok(&["patch", "cm", "settings", "--type=json", "-p", r#"[{"op":"remove","path":"/data/c"}]"#])
+            .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_dry_run_on_the_server_changes_nothing() {
+    session(async |k: &Session| {
+        let manifest = SIMPLE.split("---").next().unwrap();
+        let said = k.run(&["apply", "--dry-run=server", "-f", "-"], manifest).await;
+        assert!(said.ok, "{said:?}");
+        said.says(&["configmap/settings created (server dry run)"]);
+        k.fails(&["get", "cm", "settings"]).await.says(&["NotFound"]);
+        k.apply(manifest).await;
+        k.ok(&["delete", "cm", "settings", "--dry-run=server"]).await.says(&["deleted", "server dry run"]);
+        k.ok(&["label", "cm", "settings", "a=b", "--dry-run=server"]).await.says(&["labeled"]);
+        let said = k.run(&["diff", "-f", "-"], &manifest.replace(r#"a: "1""#, r#"a: "9""#)).await;
+        assert_eq!(said.code, Some(1), "{said:?}");
+        said.says(&[r#"-  a: "1""#, r#"+  a: "9""#]);
+        k.ok(&["get", "cm", "settings", "-o", "jsonpath={.data.a}{.metadata.labels}"]).await.says(&["1"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lists_come_in_chunks_and_the_servers_own_service_is_listed() {
+    session(async |k: &Session| {
+        for name in ["one", "two", "three"] {
+            k.ok(&["create", "configmap", name]).await;
+        }
+        let said = k.ok(&["get", "cm", "--chunk-size=1"]).await;
+        for name in ["one", "two", "three"] {
+            said.row(&[name, "0"]);
+        }
+        let said = k.ok(&["get", "svc", "-n", "default"]).await;
+        said.row(&["kubernetes", "ClusterIP", "10.96.0.1", "<none>", "443/TCP"]);
+        k.ok(&["delete", "cm", "--all"]).await.says(&[r#"configmap "one" deleted"#]);
+    })
+    .await;
+}

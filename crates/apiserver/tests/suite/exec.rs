@@ -24,13 +24,13 @@ use crate::{
     workloads::pod,
 };
 
-const V4: &str = "v4.channel.k8s.io";
-const V5: &str = "v5.channel.k8s.io";
+pub(crate) const V4: &str = "v4.channel.k8s.io";
+pub(crate) const V5: &str = "v5.channel.k8s.io";
 /// In v5, a frame on this channel closes the one named in its payload.
 const CLOSE: u8 = 255;
 
-struct Session {
-    socket: WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>,
+pub(crate) struct Session {
+    pub(crate) socket: WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>,
 }
 
 #[derive(Default)]
@@ -42,13 +42,24 @@ struct Outcome {
 
 impl Session {
     /// Opens an exec session for a command given as words, with the streams given as a query.
-    async fn open(t: &Scene, protocol: &str, streams: &str, command: &[&str]) -> Session {
+    pub(crate) async fn open(t: &Scene, protocol: &str, streams: &str, command: &[&str]) -> Session {
+        Session::offering(t, protocol, protocol, streams, command).await
+    }
+
+    /// The same, offering several protocols of which this one must be chosen.
+    pub(crate) async fn offering(
+        t: &Scene,
+        offered: &str,
+        chosen: &str,
+        streams: &str,
+        command: &[&str],
+    ) -> Session {
         let path = exec_path(t, "p", streams, command);
         let call = t.get(&path).header("connection", "Upgrade").header("upgrade", "websocket");
         let call = call.header("sec-websocket-version", "13").header("sec-websocket-key", &generate_key());
-        let response = call.header("sec-websocket-protocol", protocol).response().await;
+        let response = call.header("sec-websocket-protocol", offered).response().await;
         assert_eq!(response.status(), 101, "{:?}", response.headers());
-        assert_eq!(response.headers()["sec-websocket-protocol"], protocol);
+        assert_eq!(response.headers()["sec-websocket-protocol"], chosen);
         let upgraded = hyper::upgrade::on(response).await.expect("an upgraded connection");
         Session { socket: WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, None).await }
     }
@@ -81,7 +92,7 @@ impl Session {
     }
 }
 
-fn exec_path(t: &Scene, pod: &str, streams: &str, command: &[&str]) -> String {
+pub(crate) fn exec_path(t: &Scene, pod: &str, streams: &str, command: &[&str]) -> String {
     let encode = |word: &&str| word.bytes().map(|b| format!("%{b:02X}")).collect::<String>();
     let command: String = command.iter().map(|word| format!("&command={}", encode(word))).collect();
     t.core(&format!("pods/{pod}/exec?{streams}{command}"))
@@ -108,7 +119,7 @@ async fn running(body: impl AsyncFnOnce(&Scene)) {
     .await;
 }
 
-async fn make_pod(t: &Scene, mut pod: Value, phase: &str) {
+pub(crate) async fn make_pod(t: &Scene, mut pod: Value, phase: &str) {
     pod["spec"]["nodeName"] = json!(t.id);
     pod["spec"]["terminationGracePeriodSeconds"] = json!(0);
     let made = t.post(&t.core("pods"), pod).await.expect(201);

@@ -55,7 +55,7 @@ async fn a_gateway_that_refuses_commands_is_told_not_hammered_and_harms_no_other
     let stream = one.stream(FAR).await;
     one.fault("gw2", "refuse").await;
     one.create(&with_vni(vxlan("mute", "gw2", "cluster2/gw2", "10.107.0.1/24"), 7)).await;
-    told_why(&one, "mute", "ExecRefused", &["commands can not be run in the gateway"]).await;
+    told_why(&one, "mute", "ExecRefused", &["commands cannot be run in the gateway"]).await;
     undisturbed(&one, "vx0").await;
     stays_calm(&one).await;
     let count = stream.end().await;
@@ -115,7 +115,7 @@ async fn a_kernel_without_the_tunnel_type_is_told_not_hammered_and_harms_no_othe
     let mut tunnel = vxlan("gre9", "gw2", "cluster2/gw2", "10.107.0.1/24");
     tunnel["spec"]["type"] = json!("gre");
     one.create(&tunnel).await;
-    told_why(&one, "gre9", "KernelLacksTunnelType", &["can not make gre links"]).await;
+    told_why(&one, "gre9", "KernelLacksTunnelType", &["cannot make gre links"]).await;
     assert_eq!(one.marked("gw2").await, Vec::<String>::new(), "nothing lies about half-built");
     stays_calm(&one).await;
     undisturbed(&one, "vx0").await;

@@ -94,7 +94,7 @@ impl Controller {
         let label = format!("command=\"{command}\"");
         let text = self.metrics().await.unwrap_or_default();
         let lines =
-            text.lines().filter(|line| line.starts_with("causeway_execs_total") && line.contains(&label));
+            text.lines().filter(|line| line.starts_with("causeway_vpc_execs_total") && line.contains(&label));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     }
 

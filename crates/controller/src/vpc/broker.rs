@@ -1,34 +1,34 @@
 //! The broker: where it is, and what it holds.
 //!
-//! Its coordinates come from a kubeconfig given by flag or from Submariner's ServiceDiscovery object,
-//! which also says who we are. Until they are known, and while the broker is away, everything else goes
-//! on; when it is back, both sides are compared as a whole.
+//! Its coordinates come from a kubeconfig given by flag or from Submariner's ServiceDiscovery object, which also
+//! says who we are. The Secret that may hold its token is read again until it can be, whenever the broker does
+//! not answer as it should, and now and then, so that a late or a rotated one is found. Until the coordinates are
+//! known, and while the broker is away, everything else goes on; when it is back, both sides are compared as a
+//! whole.
 
 use std::sync::Arc;
 
 use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use causeway_api::foreign::submariner::ServiceDiscovery;
+use causeway_api::foreign::submariner::{ServiceDiscovery, ServiceDiscoverySpec};
 use causeway_api::{GatewayExIp, parse};
 use causeway_core::vpc::Event;
-use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::core::DeserializeGuard;
-use kube::runtime::watcher;
-use kube::{Api, Client, Config};
+use kube::{Api, Client, Config, ResourceExt};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
 
-use super::follow::{Kind, Seen, change, follow, resynced, the_one};
-use super::membership::{follow_claims, settled};
-use super::watch::discovery;
-use super::{Note, Room};
+use super::Vpc;
+use super::watch::{SUBMARINER, only};
+use crate::follow::{Interruption, Seen, Watch};
+use crate::sources::{Feed, Sources, Standing};
 
 /// The namespace of the exchange unless something else is said.
 pub const DEFAULT_NAMESPACE: &str = "submariner-k8s-broker";
+const DISCOVERY: &str = "service-discovery";
 
 /// A reachable broker.
 #[derive(Clone)]
@@ -39,125 +39,198 @@ pub struct Broker {
     pub namespace: String,
 }
 
-/// Follows the coordinates and, once known, the broker.
-pub(crate) async fn run(room: Arc<Room>, stop: CancellationToken) -> anyhow::Result<()> {
-    stop.run_until_cancelled(follow_coordinates(room)).await.unwrap_or(Ok(()))
+/// Where the broker is said to be.
+#[derive(Clone, PartialEq)]
+pub(super) struct Coordinates {
+    /// The namespace of the object, and of its Secret.
+    namespace: String,
+    spec: ServiceDiscoverySpec,
 }
 
-async fn follow_coordinates(room: Arc<Room>) -> anyhow::Result<()> {
-    let mut exchange: Option<AbortOnDropHandle<()>> = None;
-    let mut coordinates = None;
-    if let Some(broker) = &room.options.broker {
-        exchange = Some(join(&room, broker.clone()).await);
-    }
-    let mut sights = std::pin::pin!(discovery(&room));
-    let (mut listed, mut told) = (false, false);
-    while let Some(seen) = sights.next().await {
-        let full = matches!(seen, Seen::All(_));
-        let found = the_one(seen);
-        let identity = found.as_ref().and_then(|object| object.spec.cluster_id.as_deref()?.parse().ok());
-        room.tell(Event::Identity(identity)).await;
-        if full && !std::mem::replace(&mut listed, true) {
-            let _ = room.inbox.send(Note::Listed("servicediscovery")).await;
-        }
-        if room.options.broker.is_some() {
-            continue;
-        }
-        let Some(found) = found else {
-            if !std::mem::replace(&mut told, true) {
+/// All that a connection rests on.
+#[derive(Clone, PartialEq)]
+struct Access {
+    server: String,
+    namespace: String,
+    token: Option<String>,
+    ca: Option<String>,
+    insecure: Option<bool>,
+}
+
+/// Starts following the coordinates and, once known, the broker. Readiness does not wait for the broker: tunnels
+/// that are up must not.
+pub(super) fn start(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
+    sources.task("servicediscoveries", |feed| follow_coordinates(feed, room.clone()));
+    sources.beside("broker", |feed| exchange(feed, room.clone()));
+}
+
+async fn follow_coordinates(feed: Feed<Vpc>, room: Arc<Vpc>) {
+    let api = Api::namespaced(room.house.client.clone(), SUBMARINER);
+    let watch = Watch::<ServiceDiscovery>::new(api).named(DISCOVERY);
+    let tell = |seen: Result<Seen<String, Coordinates>, Interruption>| {
+        let standing = Standing::of(&seen);
+        if let Some(found) = seen.ok().and_then(only) {
+            if found.is_none() && room.options.broker.is_none() {
                 tracing::info!("no ServiceDiscovery object says where the broker is; waiting for one");
             }
+            let identity = found.as_ref().and_then(|found| found.spec.cluster_id.as_deref()?.parse().ok());
+            feed.tell(Event::Identity(identity));
+            room.coordinates.send_if_modified(|known| {
+                // The last known broker is kept while the object is away: so is what it holds.
+                let news = found.is_some() && *known != found;
+                if news {
+                    *known = found;
+                }
+                news
+            });
+        }
+        feed.note(standing);
+    };
+    let convert = |object: &kube::core::DeserializeGuard<ServiceDiscovery>| {
+        let namespace = object.namespace().unwrap_or_default();
+        let found = object.0.as_ref().ok().map(|object| Coordinates { namespace, spec: object.spec.clone() });
+        (object.name_any(), found)
+    };
+    match watch.follow(feed.pace(), convert, tell).await {}
+}
+
+/// Joins the exchange, and joins it anew whenever the way to it changes.
+async fn exchange(feed: Feed<Vpc>, room: Arc<Vpc>) {
+    if let Some(broker) = &room.options.broker {
+        join(&room, broker, true);
+        follow_broker(&feed, &room, broker, &Notify::new()).await;
+    }
+    let mut joined: Option<(String, String)> = None;
+    loop {
+        let (access, broker) = find(&feed, &room).await;
+        let place = (access.server.clone(), access.namespace.clone());
+        join(&room, &broker, joined.as_ref() != Some(&place));
+        joined = Some(place);
+        let trouble = Notify::new();
+        tokio::select! {
+            () = follow_broker(&feed, &room, &broker, &trouble) => {}
+            () = until_other_access(&feed, &room, &access, &trouble) => {
+                tracing::info!("the way to the broker has changed: joining anew");
+            }
+        }
+    }
+}
+
+/// What is known of another broker says nothing of this one.
+fn join(room: &Vpc, broker: &Broker, another: bool) {
+    tracing::info!(namespace = broker.namespace, "joining the exchange");
+    if another {
+        room.desk.tell(Event::Joining(broker.namespace.clone()));
+    }
+    room.broker.send_replace(Some(broker.clone()));
+}
+
+async fn follow_broker(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker, trouble: &Notify) {
+    tokio::join!(follow_copies(feed, room, broker, trouble), super::membership::follow(feed, room, broker));
+}
+
+async fn follow_copies(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker, trouble: &Notify) {
+    let api = Api::namespaced(broker.client.clone(), &broker.namespace);
+    let copies = Watch::<GatewayExIp>::new(api).resync(room.options.resync_interval);
+    let copy = |object: &kube::core::DeserializeGuard<GatewayExIp>| {
+        (object.name_any(), object.0.as_ref().ok().map(parse::record))
+    };
+    let tell = |seen: Result<Seen<_, _>, Interruption>| match seen {
+        Ok(seen) => {
+            if let Some(change) = seen.change() {
+                feed.tell(Event::Copies(change));
+            }
+        }
+        Err(_) => trouble.notify_one(),
+    };
+    match copies.follow(feed.pace(), copy, tell).await {}
+}
+
+/// Waits until the coordinates are known and usable.
+async fn find(feed: &Feed<Vpc>, room: &Vpc) -> (Access, Broker) {
+    let mut pace = feed.pace();
+    let mut coordinates = room.coordinates.subscribe();
+    loop {
+        let known = coordinates.borrow_and_update().clone();
+        let Some(known) = known else {
+            // It cannot fail: the room has the sender.
+            let _ = coordinates.changed().await;
             continue;
         };
-        if coordinates.as_ref() == Some(&found.spec) {
-            continue;
-        }
-        match connect(&room.client, &found).await {
-            Ok(broker) => {
-                coordinates = Some(found.spec);
-                exchange = Some(join(&room, broker).await);
-            }
+        match resolve(&room.house.client, &known).await {
+            Ok(found) => return found,
             Err(error) => {
-                tracing::warn!(error = format!("{error:#}"), "the broker's coordinates can not be used");
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "the broker's coordinates cannot be used; trying again"
+                );
             }
         }
-    }
-    drop(exchange);
-    anyhow::bail!("the watch of the broker's coordinates ended")
-}
-
-/// Starts following a broker; dropping the handle stops it.
-async fn join(room: &Arc<Room>, broker: Broker) -> AbortOnDropHandle<()> {
-    tracing::info!(namespace = broker.namespace, "joining the exchange");
-    room.tell(Event::Joining(broker.namespace.clone())).await;
-    room.broker.send_replace(Some(broker.clone()));
-    let room = room.clone();
-    AbortOnDropHandle::new(tokio::spawn(async move {
-        tokio::join!(follow_copies(&room, broker.clone()), follow_members(&room, broker));
-    }))
-}
-
-async fn follow_copies(room: &Room, broker: Broker) {
-    let copies = resynced(room.options.resync_interval, move || {
-        let api = Api::namespaced(broker.client.clone(), &broker.namespace);
-        follow::<GatewayExIp>(api, watcher::Config::default(), Kind::Own)
-    });
-    let mut copies = std::pin::pin!(copies);
-    let copy = |object: &DeserializeGuard<GatewayExIp>| object.0.as_ref().ok().map(parse::record);
-    while let Some(seen) = copies.next().await {
-        room.tell(Event::Copies(change(seen, kube::ResourceExt::name_any, copy))).await;
+        let _ = timeout(pace.next(), coordinates.changed()).await;
     }
 }
 
-/// Follows who goes by which id there, for which we must know ourselves. Where we may not, the exchange goes on
-/// without; a server that only does not answer is waited for, and nothing is exported meanwhile.
-async fn follow_members(room: &Room, broker: Broker) {
-    match own_uid(&room.client).await {
-        Some(uid) => {
-            room.tell(Event::Uid(uid)).await;
-            follow_claims(room, broker).await;
+async fn resolve(home: &Client, known: &Coordinates) -> anyhow::Result<(Access, Broker)> {
+    let access = read_access(home, known).await?;
+    let client = connect(&access).await?;
+    let namespace = access.namespace.clone();
+    Ok((access, Broker { client, namespace }))
+}
+
+/// Returns when the coordinates or the Secret say something else than what the connection rests on.
+async fn until_other_access(feed: &Feed<Vpc>, room: &Vpc, access: &Access, trouble: &Notify) {
+    let mut coordinates = room.coordinates.subscribe();
+    let mut pace = feed.pace();
+    loop {
+        tokio::select! {
+            _ = coordinates.changed() => {}
+            () = sleep(room.options.resync_interval) => pace.reset(),
+            () = trouble.notified() => {
+                let _ = timeout(pace.next(), coordinates.changed()).await;
+            }
         }
-        None => {
-            tracing::warn!(
-                "namespace kube-system may not be read (deploy/controller.yaml has the rule): a cluster with \
-                 our own id could not be told from us"
-            );
-            room.tell(Event::NoMembers).await;
+        let Some(known) = coordinates.borrow_and_update().clone() else { continue };
+        match read_access(&room.house.client, &known).await {
+            Ok(now) if now != *access => return,
+            Ok(_) => {}
+            Err(error) => tracing::debug!(error = format!("{error:#}"), "the broker's Secret cannot be read"),
         }
     }
 }
 
-/// The uid of a namespace that every cluster has, and that lasts as long as the cluster; none where it may not
-/// be read.
-async fn own_uid(client: &Client) -> Option<String> {
-    let namespaces = Api::<Namespace>::all(client.clone());
-    settled("our own uid", || namespaces.get("kube-system")).await?.metadata.uid
-}
-
-/// A client from the coordinates. A secret beside the object, where named, wins.
-async fn connect(home: &Client, object: &ServiceDiscovery) -> anyhow::Result<Broker> {
-    let spec = &object.spec;
-    let server = spec.broker_api_server.as_deref().context("brokerK8sApiServer is missing")?;
+/// What the coordinates say; a Secret beside the object, where named, wins.
+async fn read_access(home: &Client, known: &Coordinates) -> anyhow::Result<Access> {
+    let spec = &known.spec;
+    let server = spec.broker_api_server.clone().context("brokerK8sApiServer is missing")?;
     let namespace = spec.broker_namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.into());
     let (mut token, mut ca) = (spec.broker_token.clone(), spec.broker_ca.clone());
     if let Some(name) = spec.broker_secret.as_deref().filter(|name| !name.is_empty()) {
-        let secrets: Api<Secret> =
-            Api::namespaced(home.clone(), object.metadata.namespace.as_deref().unwrap_or_default());
+        let secrets: Api<Secret> = Api::namespaced(home.clone(), &known.namespace);
         let secret = secrets.get(name).await.with_context(|| format!("reading secret {name}"))?;
         let data = secret.data.unwrap_or_default();
         token = data.get("token").map(|bytes| String::from_utf8_lossy(&bytes.0).into_owned()).or(token);
         ca = data.get("ca.crt").map(|bytes| BASE64.encode(&bytes.0)).or(ca);
     }
+    Ok(Access { server, namespace, token, ca, insecure: spec.broker_insecure })
+}
+
+async fn connect(access: &Access) -> anyhow::Result<Client> {
+    if access.insecure == Some(true) {
+        tracing::warn!(
+            server = access.server,
+            "brokerK8sInsecure is set: the broker's certificate is not checked, so anybody in between can be the broker"
+        );
+    }
     let kubeconfig: Kubeconfig = serde_json::from_value(json!({
         "clusters": [{ "name": "broker", "cluster": {
-            "server": format!("https://{server}"),
-            "certificate-authority-data": ca.filter(|ca| !ca.is_empty()),
-            "insecure-skip-tls-verify": spec.broker_insecure,
+            "server": format!("https://{}", access.server),
+            "certificate-authority-data": access.ca.as_ref().filter(|ca| !ca.is_empty()),
+            "insecure-skip-tls-verify": access.insecure,
         }}],
-        "users": [{ "name": "broker", "user": { "token": token } }],
+        "users": [{ "name": "broker", "user": { "token": access.token } }],
         "contexts": [{ "name": "broker", "context": { "cluster": "broker", "user": "broker" } }],
         "current-context": "broker",
     }))?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    Ok(Broker { client: Client::try_from(config)?, namespace })
+    Ok(crate::client::connect(config)?)
 }

@@ -5,31 +5,44 @@ use std::time::Duration;
 use async_trait::async_trait;
 use causeway_api::parse::GATEWAY_CONTAINER;
 use causeway_core::vpc::objects::PodRef;
-use causeway_datapath::{Output, Run, RunError};
+use causeway_datapath::{Output, Run, RunError, SEEN, end_of};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use kube::Api;
 use kube::api::{AttachParams, AttachedProcess};
-use kube::{Api, Client};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+use super::Vpc;
 
 /// Pipes of an exec hold this much: an observation of a few dozen tunnels.
 const PIPE: usize = 64 * 1024;
+
+/// A command that was told that its output has arrived ends within this.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Runs commands in one pod.
 pub struct PodExec {
     pods: Api<Pod>,
     pod: String,
     limit: Duration,
+    farewells: TaskTracker,
 }
 
 impl PodExec {
     /// For a pod of a gateway.
-    pub fn new(client: &Client, pod: &PodRef, limit: Duration) -> Self {
-        let pods = Api::namespaced(client.clone(), &pod.key.namespace);
-        Self { pods, pod: pod.key.name.clone(), limit }
+    pub(super) fn new(room: &Vpc, pod: &PodRef) -> Self {
+        let pods = Api::namespaced(room.house.client.clone(), &pod.key.namespace);
+        Self {
+            pods,
+            pod: pod.key.name.clone(),
+            limit: room.options.exec_timeout,
+            farewells: room.farewells.clone(),
+        }
     }
 
-    /// Starts a command whose end the caller looks after; dropping the process ends it. Whoever asks for its
+    /// Starts a command whose end is the caller's business; dropping the process ends it. Whoever asks for its
     /// stderr must read it, or the command stops when the pipe is full.
     pub async fn start(&self, argv: &[&str], stderr: bool) -> Result<AttachedProcess, RunError> {
         let params = AttachParams::default()
@@ -40,8 +53,7 @@ impl PodExec {
             .max_stdin_buf_size(PIPE)
             .max_stdout_buf_size(PIPE)
             .max_stderr_buf_size(PIPE);
-        let started =
-            tokio::time::timeout(self.limit, self.pods.exec(&self.pod, argv.to_vec(), &params)).await;
+        let started = timeout(self.limit, self.pods.exec(&self.pod, argv.to_vec(), &params)).await;
         started.map_err(|_| RunError::TimedOut(self.limit))?.map_err(|error| refusal(&error))
     }
 
@@ -53,26 +65,49 @@ impl PodExec {
         let mut stderr = process.stderr().ok_or_else(lost)?;
         let status = process.take_status().ok_or_else(lost)?;
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let feed = async {
-            stdin.write_all(input).await?;
-            stdin.shutdown().await
+        let talk = async {
+            // A command may end without having read all; what it printed says how it went.
+            let _ = stdin.write_all(input).await;
+            while end_of(&out).is_none() && stdout.read_buf(&mut out).await.is_ok_and(|count| count > 0) {}
         };
-        let (fed, read_out, read_err, status) =
-            tokio::join!(feed, stdout.read_to_end(&mut out), stderr.read_to_end(&mut err), status);
-        let status =
-            status.ok_or_else(|| RunError::Lost("the connection ended before the command did".into()))?;
-        // A command may end without having read all; its status tells how it went.
-        drop(fed);
-        read_out.and(read_err).map_err(|error| RunError::Lost(error.to_string()))?;
-        let status = exit_status(&status, &mut err)?;
+        let complaints = async {
+            let _ = stderr.read_to_end(&mut err).await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = talk => {}
+            () = complaints => {}
+        }
+        if end_of(&out).is_some() {
+            self.farewells.spawn(farewell(process, stdin, status));
+            return Ok(Output { status: None, stdout: out, stderr: err });
+        }
+        let status = status.await;
+        let _ = stderr.read_to_end(&mut err).await;
+        let status = status.map(|status| exit_status(&status, &mut err)).transpose()?;
         Ok(Output { status, stdout: out, stderr: err })
     }
+}
+
+/// Lets a command end whose output is here. Nobody waits for it, and its input is not closed first: without the
+/// fifth version of the protocol that would close the connection, and the command would wait for its time-out.
+async fn farewell(
+    process: AttachedProcess,
+    mut stdin: impl AsyncWrite + Unpin,
+    status: impl Future<Output = Option<Status>>,
+) {
+    let _ = timeout(FAREWELL, async {
+        let _ = stdin.write_all(SEEN).await;
+        status.await
+    })
+    .await;
+    drop(process);
 }
 
 #[async_trait]
 impl Run for PodExec {
     async fn run(&self, argv: &[&str], stdin: &[u8]) -> Result<Output, RunError> {
-        let done = tokio::time::timeout(self.limit, self.converse(argv, stdin)).await;
+        let done = timeout(self.limit, self.converse(argv, stdin)).await;
         done.unwrap_or(Err(RunError::TimedOut(self.limit)))
     }
 }
@@ -85,7 +120,7 @@ fn refusal(error: &kube::Error) -> RunError {
     }
 }
 
-/// The exit status in the words of `v4.channel.k8s.io`. A container runtime that can not start the command
+/// The exit status in the words of `v4.channel.k8s.io`. A container runtime that cannot start the command
 /// at all says so in a message, which stands for status 127.
 fn exit_status(status: &Status, stderr: &mut Vec<u8>) -> Result<i32, RunError> {
     if status.status.as_deref() == Some("Success") {

@@ -1,75 +1,260 @@
-//! A visit to a gateway: observe, plan, apply, tell.
+//! A visit to a gateway: observe, plan, apply, report.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use causeway_core::GatewayName;
 use causeway_core::vpc::compile::{self, GatewayTask};
-use causeway_core::vpc::outcome::{doubted, judge, linkless, repairs};
-use causeway_core::vpc::{Event, Have, Outcome, Plan, Trouble, Visit, plan_doubting};
-use causeway_core::{GatewayName, ObjectKey};
-use causeway_datapath::{self as datapath, Applied, Commands, Datapath, RunError, StepError};
+use causeway_core::vpc::objects::PodRef;
+use causeway_core::vpc::outcome::{judge, refused_before, refused_now, repairs};
+use causeway_core::vpc::{Event, Have, Outcome, Plan, Trouble, Visit, Want, plan, plan_after};
+use causeway_datapath::{
+    self as datapath, Applied, Commands, Datapath, Digest, Listing, Looked, RunError, StepError,
+};
+use tokio::time::Instant;
 
-use super::Room;
+use super::Vpc;
 use super::exec::PodExec;
-use crate::metrics;
+use crate::election::Term;
 use crate::queue::Next;
 
-impl Room {
-    pub(super) async fn visit(self: &Arc<Self>, gateway: &GatewayName) -> Next {
+/// What was last observed on each gateway, and how often in a row one has not answered.
+#[derive(Default)]
+pub(super) struct Looks(Mutex<BTreeMap<GatewayName, Look>>);
+
+#[derive(Default)]
+struct Look {
+    observed: Option<Observed>,
+    unanswered: u32,
+}
+
+/// An observation, and the count of the monitor's lines that it was made at.
+struct Observed {
+    pod_uid: String,
+    /// None where the monitor has printed since it was made.
+    lines: Option<u64>,
+    at: Instant,
+    have: Arc<Have>,
+    digest: Option<Digest>,
+}
+
+impl Looks {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<GatewayName, Look>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn forget(&self, gateway: &GatewayName) {
+        self.lock().remove(gateway);
+    }
+
+    pub(super) fn clear(&self) {
+        self.lock().clear();
+    }
+
+    /// The last listing of a pod, to be named by its digest.
+    fn last(&self, gateway: &GatewayName, pod_uid: &str) -> Option<(Arc<Have>, Option<Digest>)> {
+        let looks = self.lock();
+        let observed =
+            looks.get(gateway)?.observed.as_ref().filter(|observed| observed.pod_uid == pod_uid)?;
+        Some((observed.have.clone(), observed.digest.clone()))
+    }
+
+    fn remember(&self, gateway: &GatewayName, observed: Observed) {
+        self.lock().entry(gateway.clone()).or_default().observed = Some(observed);
+    }
+
+    fn outdate(&self, gateway: &GatewayName) {
+        if let Some(observed) = self.lock().get_mut(gateway).and_then(|look| look.observed.as_mut()) {
+            observed.lines = None;
+        }
+    }
+
+    /// Whether it is the first time in a row that the gateway did not answer.
+    fn first_unanswered(&self, gateway: &GatewayName) -> bool {
+        let mut looks = self.lock();
+        let look = looks.entry(gateway.clone()).or_default();
+        look.unanswered += 1;
+        look.unanswered == 1
+    }
+
+    fn answered(&self, gateway: &GatewayName) {
+        if let Some(look) = self.lock().get_mut(gateway) {
+            look.unanswered = 0;
+        }
+    }
+}
+
+impl Vpc {
+    pub(super) async fn visit(self: &Arc<Self>, gateway: &GatewayName, term: &Term) -> Next {
         let (revision, task) = {
-            let state = self.state();
+            let state = self.desk.state();
             (state.revision(), compile::gateway(&state, gateway))
         };
         let Some(task) = task else {
             self.forget(gateway);
             return Next::Done;
         };
-        let result = self.close_the_difference(gateway, &task).await;
-        if let Err(trouble) = &result {
-            tracing::warn!(%gateway, pod = %task.pod.key, reason = trouble.reason(), "visit failed: {trouble}");
+        let result = self.close_the_difference(gateway, &task, term).await;
+        // A replica that was stopped in between may have lost its term, and says nothing of what it then finds.
+        if !term.is_held() {
+            return Next::Done;
         }
-        let next = match &result {
+        let result = match result {
+            Ok(visit) => Ok(visit),
+            Err(Stop::Superseded(by)) => {
+                tracing::warn!(%gateway, by, "a newer term has been seen there");
+                term.superseded_by(by);
+                return Next::Retry;
+            }
+            Err(Stop::Unanswered(trouble)) if self.looks.first_unanswered(gateway) => {
+                tracing::info!(%gateway, pod = %task.pod.key, "no whole answer, observing again: {trouble}");
+                return Next::Retry;
+            }
+            Err(Stop::Unanswered(trouble) | Stop::Trouble(trouble)) => Err(trouble),
+        };
+        match &result {
+            Ok(_) => self.looks.answered(gateway),
+            Err(trouble) => {
+                tracing::warn!(%gateway, pod = %task.pod.key, reason = trouble.reason(), "visit failed: {trouble}");
+            }
+        }
+        let mut next = match &result {
             Err(_) => Next::Retry,
             Ok(visit) if visit.tunnels.values().any(|(_, trouble)| trouble.is_some()) => Next::Retry,
             // What is empty and should be is left alone until something is said about it.
             Ok(visit) if visit.tunnels.is_empty() && !visit.holding.anything => Next::Done,
             Ok(_) => Next::After(self.options.drift_interval),
         };
-        self.tell(Event::Outcome(gateway.clone(), Outcome { pod_uid: task.pod.uid, revision, result })).await;
+        let pod_uid = task.pod.uid.clone();
+        self.desk.tell(Event::Outcome(gateway.clone(), Outcome { pod_uid, revision, result }));
+        if !self.sweep(gateway, &task, term).await {
+            next = Next::Retry;
+        }
         next
+    }
+
+    /// Takes what is ours off the pods that served the gateway before; whether that is done.
+    async fn sweep(self: &Arc<Self>, gateway: &GatewayName, task: &GatewayTask, term: &Term) -> bool {
+        let want = Want { frozen: task.want.frozen.clone(), ..Want::default() };
+        let mut done = true;
+        for pod in &task.sweep {
+            let revision = self.desk.state().revision();
+            let result = self.empty(gateway, pod, &want, term).await;
+            if !term.is_held() {
+                return false;
+            }
+            let result = match result {
+                Ok(visit) => Ok(visit),
+                Err(Stop::Superseded(by)) => {
+                    term.superseded_by(by);
+                    return false;
+                }
+                Err(Stop::Unanswered(trouble) | Stop::Trouble(trouble)) => {
+                    tracing::warn!(%gateway, pod = %pod.key, reason = trouble.reason(), "sweep failed: {trouble}");
+                    Err(trouble)
+                }
+            };
+            done &= result.is_ok();
+            let pod_uid = pod.uid.clone();
+            self.desk.tell(Event::Outcome(gateway.clone(), Outcome { pod_uid, revision, result }));
+        }
+        done
+    }
+
+    async fn empty(
+        self: &Arc<Self>,
+        gateway: &GatewayName,
+        pod: &PodRef,
+        want: &Want,
+        term: &Term,
+    ) -> Result<Visit, Stop> {
+        let commands = Commands::new(PodExec::new(self, pod));
+        let have = match self.counted("observe", commands.observe(None).await)? {
+            Looked::Listed(Listing { have, .. }) => have,
+            Looked::Same => {
+                let lost = RunError::Lost("it compared with a listing that nobody has".into());
+                return Err(stop(datapath::Trouble::Run(lost)));
+            }
+        };
+        let planned = plan(want, &have);
+        if planned.is_empty() {
+            return Ok(judge(want, &planned, &BTreeMap::new(), &have));
+        }
+        let (failures, now) = self.carry_out(gateway, &commands, &planned, term).await?;
+        Ok(judge(want, &planned, &failures, &now))
     }
 
     async fn close_the_difference(
         self: &Arc<Self>,
         gateway: &GatewayName,
         task: &GatewayTask,
-    ) -> Result<Visit, Trouble> {
-        let explain = |error: RunError| trouble(datapath::Trouble::Run(error));
-        let commands = Commands::new(PodExec::new(&self.client, &task.pod, self.options.exec_timeout));
-        let heard = match self.listen_to(gateway, &task.pod).await {
-            // Where the monitor could not begin, an observation says why in clearer words.
-            Err(lost @ RunError::Lost(_)) => Err(explain(lost)),
-            other => Ok(other.map_err(explain)?),
-        };
-        let have = self.counted("observe", commands.observe().await)?;
-        heard?;
-        let doubted = doubted(self.state().outcome(gateway), &task.pod.uid);
-        let mut planned = plan_doubting(&task.want, &have, &doubted);
+        term: &Term,
+    ) -> Result<Visit, Stop> {
+        let commands = Commands::new(PodExec::new(self, &task.pod));
+        let have = self.observed(gateway, task, &commands).await?;
+        let refused = refused_before(self.desk.state().outcome(gateway), &task.pod.uid);
+        let mut planned = plan_after(&refused, &task.want, &have);
         if planned.is_empty() {
             return Ok(judge(&task.want, &planned, &BTreeMap::new(), &have));
         }
-        let (mut failures, mut now) = self.carry_out(gateway, &commands, &planned).await?;
-        // It may have been planned from the sight of a change half done, as of a link on its way out; and what a
-        // tunnel got whose link could not be made is taken away again.
-        let linkless = linkless(&planned, &failures);
-        let again = plan_doubting(&task.want, &now, &linkless);
-        if again.goes_beyond(&planned) {
-            (failures, now) = self.carry_out(gateway, &commands, &again).await?;
+        let (mut failures, mut now) = self.carry_out(gateway, &commands, &planned, term).await?;
+        // It may have been planned from a change half done, as of a link on its way out; and what a tunnel got whose
+        // link could not be made is taken away again.
+        let again = plan_after(&refused_now(&planned, &failures, &now), &task.want, &now);
+        if again.has_news_since(&planned) {
+            (failures, now) = self.carry_out(gateway, &commands, &again, term).await?;
             planned = again;
         }
         let visit = judge(&task.want, &planned, &failures, &now);
-        self.report_repairs(gateway, task, &planned, &visit).await;
+        self.report_repairs(gateway, task, &planned, &visit, term);
         Ok(visit)
+    }
+
+    /// What the gateway holds. An observation that is younger than the drift interval still holds if its monitor
+    /// has said nothing since; what no monitor speaks of, the next apply's own listing shows.
+    async fn observed(
+        self: &Arc<Self>,
+        gateway: &GatewayName,
+        task: &GatewayTask,
+        commands: &impl Datapath,
+    ) -> Result<Arc<Have>, Stop> {
+        let pod = &task.pod;
+        if let Some(have) = self.known(gateway, task) {
+            return Ok(have);
+        }
+        let heard = match self.listen_to(gateway, pod).await {
+            // Where the monitor could not begin, an observation says why in clearer words.
+            Err(lost @ RunError::Lost(_)) => Err(stop(datapath::Trouble::Run(lost))),
+            other => Ok(other.map_err(|error| stop(datapath::Trouble::Run(error)))?),
+        };
+        let last = self.looks.last(gateway, &pod.uid);
+        let digest = last.as_ref().and_then(|(_, digest)| digest.as_ref());
+        let before = self.monitors.lines(gateway, pod);
+        let at = Instant::now();
+        let looked = self.counted("observe", commands.observe(digest).await)?;
+        heard?;
+        let (have, digest) = match (looked, last) {
+            (Looked::Listed(Listing { have, digest }), _) => (Arc::new(have), digest),
+            (Looked::Same, Some(last)) => last,
+            (Looked::Same, None) => {
+                let lost = RunError::Lost("it compared with a listing that nobody has".into());
+                return Err(stop(datapath::Trouble::Run(lost)));
+            }
+        };
+        let lines = before.filter(|before| self.monitors.lines(gateway, pod) == Some(*before));
+        self.looks
+            .remember(gateway, Observed { pod_uid: pod.uid.clone(), lines, at, have: have.clone(), digest });
+        Ok(have)
+    }
+
+    fn known(&self, gateway: &GatewayName, task: &GatewayTask) -> Option<Arc<Have>> {
+        let lines = self.monitors.lines(gateway, &task.pod)?;
+        let looks = self.looks.lock();
+        let observed = looks.get(gateway)?.observed.as_ref()?;
+        let holds = observed.pod_uid == task.pod.uid
+            && observed.lines == Some(lines)
+            && observed.at.elapsed() < self.options.drift_interval;
+        holds.then(|| observed.have.clone())
     }
 
     async fn carry_out(
@@ -77,9 +262,16 @@ impl Room {
         gateway: &GatewayName,
         commands: &impl Datapath,
         plan: &Plan,
-    ) -> Result<(BTreeMap<usize, Trouble>, Have), Trouble> {
-        self.metrics.steps.inc_by(plan.steps.len() as u64);
-        let Applied { have, failures } = self.counted("apply", commands.apply(plan).await)?;
+        term: &Term,
+    ) -> Result<(BTreeMap<usize, Trouble>, Have), Stop> {
+        // Whatever comes of it, what was observed before no longer holds.
+        self.looks.outdate(gateway);
+        if !term.is_held() {
+            return Err(Stop::Unanswered(Trouble::ExecRefused("this replica no longer leads".into())));
+        }
+        self.metrics.count_steps(plan.steps.len());
+        let Applied { listing, failures } =
+            self.counted("apply", commands.apply(plan, term.number()).await)?;
         for (at, step) in plan.steps.iter().enumerate() {
             let object = step.owner.as_ref().map(ToString::to_string);
             match failures.get(&at) {
@@ -88,27 +280,51 @@ impl Room {
             }
         }
         let failures = failures.into_iter().map(|(at, error)| (at, step_trouble(error))).collect();
-        Ok((failures, have))
+        Ok((failures, listing.have))
     }
 
-    fn counted<T>(&self, command: &'static str, done: Result<T, datapath::Trouble>) -> Result<T, Trouble> {
-        let result = if done.is_ok() { metrics::Result::Success } else { metrics::Result::Failure };
-        self.metrics.execs.get_or_create(&metrics::Exec { command, result }).inc();
-        done.map_err(trouble)
+    fn counted<T>(&self, command: &'static str, done: Result<T, datapath::Trouble>) -> Result<T, Stop> {
+        self.metrics.count_exec(command, &done);
+        done.map_err(stop)
     }
 
     /// Says on each tunnel that was up what had gone missing and is back.
-    async fn report_repairs(&self, gateway: &GatewayName, task: &GatewayTask, plan: &Plan, visit: &Visit) {
-        let repaired: BTreeMap<ObjectKey, String> = {
-            let state = self.state();
-            repairs(state.outcome(gateway), &task.pod.uid, &task.want, plan, visit)
-        };
-        for (key, what) in repaired {
-            if visit.tunnels.get(&key).is_some_and(|(_, trouble)| trouble.is_none()) {
-                let note = format!("put back on gateway {gateway}: {what}");
-                self.announce(&key, false, "DriftRepaired", note).await;
+    fn report_repairs(
+        &self,
+        gateway: &GatewayName,
+        task: &GatewayTask,
+        plan: &Plan,
+        visit: &Visit,
+        term: &Term,
+    ) {
+        let state = self.desk.state();
+        let repaired = repairs(state.outcome(gateway), &task.pod.uid, &task.want, plan, visit);
+        // What all tunnels share is said once, on the first of them.
+        let of_all = repaired.gateway.and_then(|what| Some((visit.tunnels.keys().next()?.clone(), what)));
+        for (key, what) in of_all.into_iter().chain(repaired.tunnels) {
+            if let Some(tunnel) = state.tunnel(&key) {
+                let note = format!("repaired on gateway {gateway}: {what}");
+                self.announce(term, tunnel, false, "DriftRepaired", note);
             }
         }
+    }
+}
+
+/// Why a visit came to nothing.
+enum Stop {
+    /// The gateway, or the way to it, is in trouble.
+    Trouble(Trouble),
+    /// No whole answer came. Once is no reason to say anything of the tunnels.
+    Unanswered(Trouble),
+    /// A newer term has been seen there.
+    Superseded(u64),
+}
+
+fn stop(error: datapath::Trouble) -> Stop {
+    match error {
+        datapath::Trouble::Run(RunError::Lost(_) | RunError::TimedOut(_)) => Stop::Unanswered(trouble(error)),
+        datapath::Trouble::Superseded { by } => Stop::Superseded(by),
+        _ => Stop::Trouble(trouble(error)),
     }
 }
 
@@ -117,9 +333,9 @@ fn trouble(error: datapath::Trouble) -> Trouble {
         datapath::Trouble::Run(RunError::Refused(why) | RunError::Lost(why)) => Trouble::ExecRefused(why),
         datapath::Trouble::Run(RunError::TimedOut(limit)) => Trouble::ExecTimedOut(limit.as_secs()),
         datapath::Trouble::ToolMissing(tool) => Trouble::ToolMissing(tool),
-        failed @ (datapath::Trouble::Failed { .. } | datapath::Trouble::Unreadable { .. }) => {
-            Trouble::CommandFailed(failed.to_string())
-        }
+        failed @ (datapath::Trouble::Failed { .. }
+        | datapath::Trouble::Superseded { .. }
+        | datapath::Trouble::Unreadable { .. }) => Trouble::CommandFailed(failed.to_string()),
     }
 }
 

@@ -6,106 +6,134 @@ use causeway_api::parse;
 use causeway_core::vpc::Event;
 use causeway_core::vpc::exchange::ORIGIN;
 use causeway_core::vpc::member::{self, Member};
-use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch};
+use kube::api::ObjectMeta;
 use kube::core::DeserializeGuard;
-use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
+use tokio::time::sleep;
 
-use super::Room;
+use super::Vpc;
 use super::broker::Broker;
-use super::follow::{Kind, change, follow, resynced};
+use crate::election::Term;
+use crate::follow::{Interruption, Seen, Watch};
 use crate::queue::Next;
-use crate::status::{patching, posting, settle};
+use crate::sources::Feed;
+use crate::write::{created, deleting, guarded, posting};
 
 /// A claim outlasts this many resyncs without renewal.
 const LIVES: u32 = 3;
-/// How soon a server that does not answer is asked again.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// So many times in a row must a right be denied before it counts as not given: a server that is starting denies
+/// everything for a second or two.
+const DENIED: u32 = 6;
 
-impl Room {
+impl Vpc {
     /// Makes or renews our claim, and drops those to ids that we no longer go by.
-    pub(super) async fn claim_id(&self) -> Next {
-        let task = member::membership(&self.state());
+    pub(super) async fn claim_id(&self, term: &Term) -> Next {
         let Some(broker) = self.broker.borrow().clone() else { return Next::Done };
+        let task = member::membership(&self.desk.state());
         let leases: Api<Lease> = Api::namespaced(broker.client, &broker.namespace);
         for name in &task.stale {
-            let gone = leases.delete(name, &DeleteParams::default()).await.map(drop);
-            if settle(gone, "claim to a former id") == Next::Retry {
+            if let Err(Next::Retry) = drop_claim(term, &leases, name).await {
                 return Next::Retry;
             }
         }
         let Some(us) = task.claim else { return Next::Done };
-        match settle(renew(&leases, &us, self.options.resync_interval * LIVES).await, "claim to our id") {
-            Next::Done => Next::After(self.options.resync_interval),
-            other => other,
+        let lasts = self.options.resync_interval * LIVES;
+        match renew(term, &leases, &us, self.house.clock.now(), lasts).await {
+            Ok(()) => Next::After(self.options.resync_interval),
+            Err(next) => next,
         }
     }
 }
 
-async fn renew(leases: &Api<Lease>, us: &Member, lasts: Duration) -> kube::Result<()> {
-    let lease = Lease {
+async fn drop_claim(term: &Term, leases: &Api<Lease>, name: &str) -> Result<(), Next> {
+    const WHAT: &str = "claim to a former id";
+    let lease = guarded(term, WHAT, leases.get(name)).await?;
+    let version = lease.resource_version().unwrap_or_default();
+    guarded(term, WHAT, leases.delete(name, &deleting(&version))).await.map(drop)
+}
+
+async fn renew(
+    term: &Term,
+    leases: &Api<Lease>,
+    us: &Member,
+    now: Timestamp,
+    lasts: Duration,
+) -> Result<(), Next> {
+    const WHAT: &str = "claim to our id";
+    let claim = |metadata: ObjectMeta| Lease {
         metadata: ObjectMeta {
             name: Some(us.name()),
             labels: Some([(ORIGIN.to_string(), us.cluster.to_string())].into()),
-            ..ObjectMeta::default()
+            ..metadata
         },
         spec: Some(LeaseSpec {
             holder_identity: Some(us.uid.clone()),
             lease_duration_seconds: i32::try_from(lasts.as_secs()).ok(),
-            renew_time: Some(MicroTime(Timestamp::now())),
+            renew_time: Some(MicroTime(now)),
             ..LeaseSpec::default()
         }),
     };
-    match leases.patch(&us.name(), &patching(), &Patch::Merge(&lease)).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => {
-            leases.create(&posting(), &lease).await.map(drop)
+    match guarded(term, WHAT, leases.get_opt(&us.name())).await? {
+        Some(old) => {
+            let new = claim(old.metadata);
+            guarded(term, WHAT, leases.replace(&us.name(), &posting(), &new)).await.map(drop)
         }
-        written => written.map(drop),
+        None => created(term, WHAT, leases.create(&posting(), &claim(ObjectMeta::default()))).await.map(drop),
     }
 }
 
-/// Follows the claims at a broker. One that keeps none is used all the same: its members must then see to it
-/// themselves that their ids differ.
-pub(super) async fn follow_claims(room: &Room, broker: Broker) {
-    let leases: Api<Lease> = Api::namespaced(broker.client.clone(), &broker.namespace);
-    if !keeps_claims(&leases).await {
-        tracing::warn!(
-            "the broker lets nobody claim an id (deploy/broker.yaml has the rule): a cluster with our own id could not be told from us"
-        );
-        return room.tell(Event::NoMembers).await;
-    }
-    let claims = resynced(room.options.resync_interval, move || {
-        let api = Api::namespaced(broker.client.clone(), &broker.namespace);
-        follow::<Lease>(api, watcher::Config::default().labels(ORIGIN), Kind::Own)
-    });
-    let mut claims = std::pin::pin!(claims);
-    while let Some(seen) = claims.next().await {
-        let now = Timestamp::now().as_second();
-        let member = |object: &DeserializeGuard<Lease>| parse::member(object.0.as_ref().ok()?, now);
-        room.tell(Event::Members(change(seen, ResourceExt::name_any, member))).await;
-    }
+/// Follows who goes by which id at a broker, for which we must know ourselves. Where we may not, the exchange goes
+/// on without, and both are asked for again; a server that only does not answer is waited for, and nothing is
+/// exported meanwhile.
+pub(super) async fn follow(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker) {
+    feed.tell(Event::Uid(own_uid(feed, room).await));
+    let claims: Api<DeserializeGuard<Lease>> = Api::namespaced(broker.client.clone(), &broker.namespace);
+    let claims = Watch::new(claims).labels(ORIGIN).resync(room.options.resync_interval);
+    let member = |object: &DeserializeGuard<Lease>| {
+        let now = room.house.clock.now().as_second();
+        (object.name_any(), object.0.as_ref().ok().and_then(|lease| parse::member(lease, now)))
+    };
+    let tell = |seen: Result<Seen<_, _>, Interruption>| match seen {
+        Ok(Seen::Forbidden(_) | Seen::Missing) => {
+            tracing::warn!(
+                "the broker lets nobody claim an id (deploy/broker.yaml has the rule): a cluster with our own id could not be told from us"
+            );
+            feed.tell(Event::NoMembers);
+        }
+        Ok(seen) => {
+            if let Some(change) = seen.change() {
+                feed.tell(Event::Members(change));
+            }
+        }
+        Err(_) => {}
+    };
+    match claims.follow(feed.pace(), member, tell).await {}
 }
 
-async fn keeps_claims(leases: &Api<Lease>) -> bool {
-    let list = ListParams::default().limit(1);
-    settled("the claims at the broker", || leases.list_metadata(&list)).await.is_some()
-}
-
-/// Asks until there is an answer; none when it is that this may not be known here, or does not exist.
-pub(super) async fn settled<T, F>(what: &'static str, ask: impl Fn() -> F) -> Option<T>
-where
-    F: Future<Output = kube::Result<T>>,
-{
+/// The uid of a namespace that every cluster has, and that lasts as long as the cluster.
+async fn own_uid(feed: &Feed<Vpc>, room: &Vpc) -> String {
+    let namespaces = Api::<Namespace>::all(room.house.client.clone());
+    let (mut pace, mut denied) = (feed.pace(), 0);
     loop {
-        match ask().await {
-            Ok(answer) => return Some(answer),
-            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => return None,
-            Err(error) => tracing::debug!(what, %error, "no answer yet"),
+        match namespaces.get("kube-system").await {
+            Ok(Namespace { metadata: ObjectMeta { uid: Some(uid), .. }, .. }) => return uid,
+            Err(kube::Error::Api(status)) if status.code == 403 => {
+                denied += 1;
+                if denied == DENIED {
+                    tracing::warn!(
+                        "namespace kube-system may not be read (deploy/controller.yaml has the rule): a cluster with \
+                         our own id could not be told from us"
+                    );
+                    feed.tell(Event::NoMembers);
+                }
+            }
+            Ok(_) => tracing::warn!("namespace kube-system has no uid"),
+            Err(error) => tracing::debug!(%error, "no answer yet about our own uid"),
         }
-        tokio::time::sleep(PATIENCE).await;
+        sleep(pace.next()).await;
     }
 }

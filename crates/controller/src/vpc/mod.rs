@@ -1,47 +1,44 @@
 //! The room `vpc`: tunnels on gateways, and the exchange of gateway records.
 //!
-//! [`watch`] and [`broker`] bring events; one task keeps the state ([`Room::keep_state`]); workers call
-//! [`Room::handle`] with a scope, which compiles under a short read lock and then does I/O without it:
-//! [`gateway`] visits a gateway, [`tunnel`] writes a tunnel object, [`record`] gateway records, [`membership`]
-//! our claim at the broker.
+//! [`watch`] and [`broker`] bring events; workers call `handle` with a scope, which compiles under a short read
+//! lock and then does I/O without it: [`gateway`] visits a gateway, [`tunnel`] writes a tunnel object, [`record`]
+//! gateway records, [`membership`] our claim at the broker.
 
 pub mod broker;
-mod events;
 pub mod exec;
-mod follow;
-pub mod gateway;
+mod gateway;
 mod membership;
-pub mod monitor;
-pub mod record;
-pub mod tunnel;
-pub mod watch;
+mod metrics;
+mod monitor;
+mod record;
+mod tunnel;
+mod watch;
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_core::vpc::status::READY;
-use causeway_core::vpc::{Event, Given, Scope, State};
-use kube::Client;
-use kube::runtime::events::Reporter;
-use tokio::sync::{Semaphore, mpsc, watch as channel};
-use tokio_util::sync::CancellationToken;
+use causeway_core::vpc::{Given, Scope, State};
+use tokio::sync::watch as channel;
 
-use crate::Key;
-use crate::metrics::{self, Metrics, ScopeKind, Tunnels};
-use crate::queue::{Next, Queue};
+use crate::election::Term;
+use crate::queue::Next;
+use crate::room::{Desk, Duty, House, Room, Who};
+use crate::sources::Sources;
 
 /// How the room runs.
 #[derive(Clone)]
 pub struct Options {
     /// Values given by flag.
     pub given: Given,
-    /// A broker given by kubeconfig; without it the ServiceDiscovery object tells.
+    /// A broker given by kubeconfig; without it the ServiceDiscovery object says where it is.
     pub broker: Option<broker::Broker>,
-    /// How gateway workloads' names begin; without it kube-ovn's ConfigMap tells.
+    /// How gateway workloads' names begin; without it kube-ovn's ConfigMap says so.
     pub gateway_prefix: Option<String>,
+    /// How many gateways are visited at once.
+    pub visits: usize,
     /// The longest that a command in a gateway may take.
     pub exec_timeout: Duration,
-    /// How often a gateway is looked at although nothing was heard of it.
+    /// How often a gateway is observed although nothing was heard of it.
     pub drift_interval: Duration,
     /// How often both sides of the exchange are compared as a whole.
     pub resync_interval: Duration,
@@ -50,127 +47,87 @@ pub struct Options {
 }
 
 /// The room: its state and what it needs to act.
-pub struct Room {
-    state: RwLock<State>,
-    inbox: mpsc::Sender<Note>,
-    queue: Arc<Queue<Key>>,
-    client: Client,
-    events: events::Announcer,
-    metrics: Arc<Metrics>,
+pub struct Vpc {
+    desk: Desk<State>,
+    house: House,
+    metrics: metrics::Metrics,
     options: Options,
     monitors: monitor::Monitors,
+    looks: gateway::Looks,
+    /// Execs that have said all and are about to end.
+    farewells: tokio_util::task::TaskTracker,
+    coordinates: channel::Sender<Option<broker::Coordinates>>,
     broker: channel::Sender<Option<broker::Broker>>,
     gateway_prefix: channel::Sender<Option<String>>,
-    /// Workers are many, so that gateways that hang hold nobody up; writes at once are few.
-    writes: Semaphore,
 }
 
+/// Visits may hang for as long as a command may take: they have workers of their own.
+const VISITS: usize = 0;
+/// Writes to API servers.
+const WRITES: usize = 1;
 /// How many writes are under way at once.
-const WRITES: usize = 32;
+const WRITES_AT_ONCE: usize = 32;
 
-/// What reaches the task that keeps the state.
-pub(crate) enum Note {
-    Event(Box<Event>),
-    /// A watch has brought its first full list.
-    Listed(&'static str),
+impl Vpc {
+    /// A room without knowledge.
+    pub fn new(options: Options, house: &House) -> Arc<Self> {
+        let duty = |name, workers| Duty { name, who: Who::Leader, workers };
+        let duties = [duty("visits", options.visits), duty("writes", WRITES_AT_ONCE)];
+        let room = Arc::new(Self {
+            desk: Desk::new::<Self>(State::new(options.given.clone()), &duties),
+            house: house.clone(),
+            metrics: metrics::Metrics::default(),
+            gateway_prefix: channel::Sender::new(options.gateway_prefix.clone()),
+            options,
+            monitors: monitor::Monitors::default(),
+            looks: gateway::Looks::default(),
+            farewells: tokio_util::task::TaskTracker::new(),
+            coordinates: channel::Sender::new(None),
+            broker: channel::Sender::new(None),
+        });
+        room.metrics.register(&room);
+        room
+    }
 }
 
-impl Room {
-    /// A room without knowledge, and the inbox that fills it.
-    pub(crate) fn new(
-        options: &crate::Options,
-        queue: Arc<Queue<Key>>,
-        metrics: Arc<Metrics>,
-    ) -> (Self, mpsc::Receiver<Note>) {
-        let (inbox, notes) = mpsc::channel(1024);
-        let reporter = Reporter { controller: "causeway".into(), instance: Some(options.identity.clone()) };
-        let room = Self {
-            state: RwLock::new(State::new(options.vpc.given.clone())),
-            inbox,
-            queue,
-            client: options.client.clone(),
-            events: events::Announcer::new(options.client.clone(), reporter),
-            metrics,
-            options: options.vpc.clone(),
-            monitors: monitor::Monitors::default(),
-            broker: channel::Sender::new(None),
-            gateway_prefix: channel::Sender::new(options.vpc.gateway_prefix.clone()),
-            writes: Semaphore::new(WRITES),
-        };
-        (room, notes)
+impl Room for Vpc {
+    const NAME: &'static str = "vpc";
+    const LEASE: &'static str = "causeway-controller";
+    type State = State;
+
+    fn desk(&self) -> &Desk<State> {
+        &self.desk
     }
 
-    fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    fn sources(self: &Arc<Self>, sources: &mut Sources<'_, Self>) {
+        watch::start(self, sources);
+        broker::start(self, sources);
     }
 
-    fn add(&self, scope: Scope) {
-        self.queue.add(Key::Vpc(scope));
-    }
-
-    async fn tell(&self, event: Event) {
-        // Only fails while stopping, when nobody listens any more.
-        let _ = self.inbox.send(Note::Event(Box::new(event))).await;
-    }
-
-    /// The only writer of the state: takes events in and queues what they touch.
-    pub(crate) async fn keep_state(
-        self: Arc<Self>,
-        mut inbox: mpsc::Receiver<Note>,
-        ready: channel::Sender<bool>,
-        stop: CancellationToken,
-    ) -> anyhow::Result<()> {
-        let mut listed = std::collections::BTreeSet::new();
-        while let Some(Some(note)) = stop.run_until_cancelled(inbox.recv()).await {
-            match note {
-                Note::Event(event) => {
-                    let touched = self.state.write().unwrap_or_else(PoisonError::into_inner).apply(*event);
-                    touched.into_iter().for_each(|scope| self.add(scope));
-                }
-                Note::Listed(watch) => {
-                    listed.insert(watch);
-                    if listed.len() == watch::WATCHES && !ready.send_replace(true) {
-                        tracing::info!("every watch has listed");
-                    }
-                }
-            }
+    fn duty(scope: &Scope) -> (&'static str, usize) {
+        match scope {
+            Scope::Gateway(_) => ("gateway", VISITS),
+            Scope::Tunnel(_) => ("tunnel", WRITES),
+            Scope::Record(_) => ("record", WRITES),
+            Scope::Export(_) => ("export", WRITES),
+            Scope::Import(_) => ("import", WRITES),
+            Scope::Membership => ("membership", WRITES),
         }
-        Ok(())
     }
 
-    /// Looks after one scope.
-    pub(crate) async fn handle(self: &Arc<Self>, scope: Scope) -> Next {
-        let started = tokio::time::Instant::now();
-        let _permit = match &scope {
-            Scope::Gateway(_) => None,
-            Scope::Tunnel(_) | Scope::Record(_) | Scope::Export(_) | Scope::Import(_) | Scope::Membership => {
-                self.writes.acquire().await.ok()
-            }
-        };
-        let (kind, next) = match &scope {
-            Scope::Gateway(name) => (ScopeKind::Gateway, self.visit(name).await),
-            Scope::Tunnel(key) => (ScopeKind::Tunnel, self.write_tunnel(key).await),
-            Scope::Record(gateway) => (ScopeKind::Record, self.write_own_record(gateway).await),
-            Scope::Export(name) => (ScopeKind::Export, self.export(name).await),
-            Scope::Import(key) => (ScopeKind::Import, self.import(key).await),
-            Scope::Membership => (ScopeKind::Membership, self.claim_id().await),
-        };
-        let result = if next == Next::Retry { metrics::Result::Failure } else { metrics::Result::Success };
-        self.metrics.handled.get_or_create(&metrics::Work { scope: kind, result }).inc();
-        self.metrics.duration.observe(started.elapsed().as_secs_f64());
-        next
-    }
-
-    /// The text for Prometheus, with what is counted only when asked.
-    pub(crate) fn scrape(&self) -> String {
-        let (mut up, mut down) = (0, 0);
-        for tunnel in self.state().tunnels() {
-            let ready = tunnel.status.conditions.get(READY).is_some_and(|ready| ready.status);
-            *(if ready { &mut up } else { &mut down }) += 1;
+    async fn handle(self: Arc<Self>, scope: Scope, term: Term) -> Next {
+        match &scope {
+            Scope::Gateway(name) => self.visit(name, &term).await,
+            Scope::Tunnel(key) => self.write_tunnel(key, &term).await,
+            Scope::Record(gateway) => self.write_own_record(gateway, &term).await,
+            Scope::Export(name) => self.export(name, &term).await,
+            Scope::Import(key) => self.import(key, &term).await,
+            Scope::Membership => self.claim_id(&term).await,
         }
-        self.metrics.tunnels.get_or_create(&Tunnels { ready: "true" }).set(up);
-        self.metrics.tunnels.get_or_create(&Tunnels { ready: "false" }).set(down);
-        self.metrics.queue.set(i64::try_from(self.queue.len()).unwrap_or(i64::MAX));
-        self.metrics.encode()
+    }
+
+    fn term_ended(&self) {
+        self.monitors.close();
+        self.looks.clear();
     }
 }

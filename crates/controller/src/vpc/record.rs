@@ -3,60 +3,71 @@
 use causeway_api::GatewayExIp;
 use causeway_core::vpc::exchange::{self, RecordObject, RecordTask};
 use causeway_core::{GatewayName, ObjectKey};
-use kube::api::{DeleteParams, Patch, Preconditions};
+use kube::api::Patch;
 use kube::{Api, Client};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::Room;
+use super::Vpc;
+use crate::election::Term;
 use crate::queue::Next;
-use crate::status::{patching, posting, settle};
+use crate::write::{created, deleting, guarded, patching, posting};
 
-impl Room {
-    pub(super) async fn write_own_record(&self, gateway: &GatewayName) -> Next {
-        let task = exchange::own_record(&self.state(), gateway);
-        carry_out(&self.client, task, "own").await
+const WHAT: &str = "gateway record";
+
+impl Vpc {
+    pub(super) async fn write_own_record(&self, gateway: &GatewayName, term: &Term) -> Next {
+        let task = exchange::own_record(&self.desk.state(), gateway);
+        carry_out(term, &self.house.client, task, "own").await
     }
 
-    pub(super) async fn export(&self, name: &str) -> Next {
-        let task = exchange::export(&self.state(), name);
+    pub(super) async fn export(&self, name: &str, term: &Term) -> Next {
+        // The broker first: a task that was compiled for it never reaches another.
         let Some(broker) = self.broker.borrow().clone() else { return Next::Done };
-        carry_out(&broker.client, task, "exported").await
+        let task = exchange::export(&self.desk.state(), name);
+        carry_out(term, &broker.client, task, "exported").await
     }
 
-    pub(super) async fn import(&self, key: &ObjectKey) -> Next {
-        let task = exchange::import(&self.state(), key);
-        carry_out(&self.client, task, "imported").await
+    pub(super) async fn import(&self, key: &ObjectKey, term: &Term) -> Next {
+        let task = exchange::import(&self.desk.state(), key);
+        carry_out(term, &self.house.client, task, "imported").await
     }
 }
 
-async fn carry_out(client: &Client, task: RecordTask, which: &'static str) -> Next {
+async fn carry_out(term: &Term, client: &Client, task: RecordTask, which: &'static str) -> Next {
     let (key, written) = match task {
         RecordTask::Nothing => return Next::Done,
-        RecordTask::Put(object, version) => {
-            let written = put(client, &object, version).await;
-            (object.key, written)
+        RecordTask::Put(object, Some(version)) => {
+            let api: Api<GatewayExIp> = Api::namespaced(client.clone(), &object.key.namespace);
+            let patch = Patch::Merge(body(&object, Some(&version)));
+            let written = guarded(term, WHAT, api.patch(&object.key.name, &patching(), &patch)).await;
+            (object.key, written.map(drop))
+        }
+        RecordTask::Put(object, None) => {
+            let api: Api<GatewayExIp> = Api::namespaced(client.clone(), &object.key.namespace);
+            let create = async {
+                let new = serde_json::from_value(body(&object, None)).map_err(kube::Error::SerdeError)?;
+                api.create(&posting(), &new).await
+            };
+            let written = created(term, WHAT, create).await;
+            (object.key, written.map(drop))
         }
         RecordTask::Delete(key, version) => {
             let api: Api<GatewayExIp> = Api::namespaced(client.clone(), &key.namespace);
-            let preconditions = Preconditions { resource_version: Some(version), uid: None };
-            let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-            let written = api.delete(&key.name, &params).await.map(drop);
-            (key, written)
+            let written = guarded(term, WHAT, api.delete(&key.name, &deleting(&version))).await;
+            (key, written.map(drop))
         }
     };
     tracing::info!(record = %key, which, ok = written.is_ok(), "writing a gateway record");
-    settle(written, "gateway record")
+    written.err().unwrap_or(Next::Done)
 }
 
 /// Both spellings everywhere: older operators read theirs.
-async fn put(client: &Client, object: &RecordObject, version: Option<String>) -> kube::Result<()> {
-    let api: Api<GatewayExIp> = Api::namespaced(client.clone(), &object.key.namespace);
-    let name = &object.key.name;
-    let body = json!({
+fn body(object: &RecordObject, version: Option<&str>) -> Value {
+    json!({
         "apiVersion": "kubeovn.ustc.io/v1",
         "kind": "GatewayExIp",
         "metadata": {
-            "name": name,
+            "name": object.key.name,
             "namespace": object.key.namespace,
             "labels": object.labels,
             "resourceVersion": version,
@@ -67,10 +78,5 @@ async fn put(client: &Client, object: &RecordObject, version: Option<String>) ->
             "globalnetcidr": object.globalnet,
             "globalNetCIDR": object.globalnet,
         },
-    });
-    if version.is_some() {
-        return api.patch(name, &patching(), &Patch::Merge(&body)).await.map(drop);
-    }
-    let new: GatewayExIp = serde_json::from_value(body).map_err(kube::Error::SerdeError)?;
-    api.create(&posting(), &new).await.map(drop)
+    })
 }

@@ -1,252 +1,243 @@
 //! Watches of the cluster: what is seen of objects becomes events of the state.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use causeway_api::foreign::{kube_ovn, submariner};
 use causeway_api::{GatewayExIp, VpcNatTunnel, parse};
-use causeway_core::Cidr;
 use causeway_core::names::parse_address;
-use causeway_core::vpc::objects::{NodeHealth, Workload};
+use causeway_core::vpc::nodes::Nodes;
+use causeway_core::vpc::objects::{NodeHealth, Tunnel, Workload};
 use causeway_core::vpc::{Change, Event};
-use futures::{Stream, StreamExt};
-use jiff::Timestamp;
+use causeway_core::{Cidr, ObjectKey};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::core::DeserializeGuard;
-use kube::runtime::watcher;
-use kube::{Api, ResourceExt};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use kube::{Api, Resource, ResourceExt};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
-use super::follow::{Kind, Seen, change, follow, object_key, per_value, resynced, the_one};
-use super::{Note, Room};
+use super::Vpc;
+use crate::clock::Clock;
+use crate::follow::{Interruption, Seen, Watch};
+use crate::sources::{Feed, Sources, Standing};
 
 /// Where kube-ovn keeps gateways.
 const KUBE_SYSTEM: &str = "kube-system";
 /// Where kube-ovn is told how to make them.
 const GATEWAY_CONFIG: &str = "ovn-vpc-nat-config";
 /// Where Submariner keeps its own.
-const SUBMARINER: &str = "submariner-operator";
+pub(super) const SUBMARINER: &str = "submariner-operator";
 const EGRESS: &str = "cluster-egress.submariner.io";
-const DISCOVERY: &str = "service-discovery";
 
-/// The watches that must have listed before anything is decided. The broker is not among them: tunnels
-/// that are up must not wait for it.
-pub(super) const WATCHES: usize = 13;
-
-/// What a watch saw.
-struct Sight {
-    /// Whether it is all there is.
-    full: bool,
-    event: Event,
+/// Starts all watches of the room.
+pub(super) fn start(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
+    start_own(room, sources);
+    start_gateways(room, sources);
+    start_foreign(room, sources);
 }
 
-fn sights<K>(
-    stream: impl Stream<Item = Seen<K>>,
-    event: impl Fn(Seen<K>) -> Event,
-) -> impl Stream<Item = Sight> {
-    stream.map(move |seen| Sight { full: matches!(seen, Seen::All(_)), event: event(seen) })
+/// An object by its name, with what a parser makes of it.
+fn by_name<K: Resource, V>(
+    value: impl Fn(&K) -> Option<V>,
+) -> impl Fn(&DeserializeGuard<K>) -> (String, Option<V>)
+where
+    DeserializeGuard<K>: Resource,
+{
+    move |object| (object.name_any(), object.0.as_ref().ok().and_then(&value))
 }
 
-/// Runs one watch: every sight becomes an event, the first full list is announced.
-async fn pump(name: &'static str, sights: impl Stream<Item = Sight>, inbox: mpsc::Sender<Note>) {
-    let mut sights = std::pin::pin!(sights);
-    let mut listed = false;
-    while let Some(Sight { full, event }) = sights.next().await {
-        if inbox.send(Note::Event(Box::new(event))).await.is_err() {
-            return;
-        }
-        if full && !std::mem::replace(&mut listed, true) && inbox.send(Note::Listed(name)).await.is_err() {
-            return;
-        }
-    }
+/// An object by its namespace and name, with what a parser makes of it.
+pub(super) fn by_key<K: Resource, V>(
+    value: impl Fn(&K) -> Option<V>,
+) -> impl Fn(&DeserializeGuard<K>) -> (ObjectKey, Option<V>)
+where
+    DeserializeGuard<K>: Resource,
+{
+    move |object| (parse::key(object.meta()), object.0.as_ref().ok().and_then(&value))
 }
 
-/// All watches of the room; they end only when told to.
-pub(crate) async fn run(room: Arc<Room>, stop: CancellationToken) -> anyhow::Result<()> {
-    let mut watches = JoinSet::new();
-    start_own(&room, &mut watches);
-    start_gateways(&room, &mut watches);
-    start_foreign(&room, &mut watches);
-    let ended = stop.run_until_cancelled(watches.join_next()).await;
-    match ended {
-        None => Ok(()),
-        Some(_) => anyhow::bail!("a watch ended"),
-    }
-}
-
-fn start_own(room: &Arc<Room>, watches: &mut JoinSet<()>) {
-    let client = || room.client.clone();
-    let tunnels = follow::<VpcNatTunnel>(Api::all(client()), watcher::Config::default(), Kind::Own);
-    let tunnel = |object: &DeserializeGuard<VpcNatTunnel>| {
-        Some(match &object.0 {
-            Ok(object) => parse::tunnel(object),
-            Err(invalid) => parse::unreadable_tunnel(&invalid.metadata, &invalid.error.to_string()),
-        })
+/// A tunnel that cannot be decoded says so in its status, like any other that makes no sense.
+fn tunnel(object: &DeserializeGuard<VpcNatTunnel>) -> (ObjectKey, Option<Tunnel>) {
+    let tunnel = match &object.0 {
+        Ok(object) => parse::tunnel(object),
+        Err(invalid) => parse::unreadable_tunnel(&invalid.metadata, &invalid.error.to_string()),
     };
-    let tunnels = sights(tunnels, move |seen| Event::Tunnels(change(seen, object_key, tunnel)));
-    watches.spawn(pump("tunnels", tunnels, room.inbox.clone()));
+    (parse::key(object.meta()), Some(tunnel))
+}
 
-    // Restarted now and then, which compares the whole set.
-    let (resync, home) = (room.options.resync_interval, client());
-    let records = resynced(resync, move || {
-        follow::<GatewayExIp>(Api::all(home.clone()), watcher::Config::default(), Kind::Own)
-    });
-    let record = |object: &DeserializeGuard<GatewayExIp>| object.0.as_ref().ok().map(parse::record);
-    let records = sights(records, move |seen| Event::Records(change(seen, object_key, record)));
-    watches.spawn(pump("records", records, room.inbox.clone()));
+fn start_own(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
+    let client = || room.house.client.clone();
+    sources.watch("vpcnattunnels", Watch::new(Api::all(client())), tunnel, Event::Tunnels);
+    // Listed anew now and then: both sides of the exchange are compared as a whole.
+    let records = Watch::<GatewayExIp>::new(Api::all(client())).resync(room.options.resync_interval);
+    sources.watch("gatewayexips", records, by_key(|object| Some(parse::record(object))), Event::Records);
 }
 
 /// What gateways are: listed anew when kube-ovn is told to name them otherwise.
-fn start_gateways(room: &Arc<Room>, watches: &mut JoinSet<()>) {
-    let labelled = || watcher::Config::default().labels(parse::GATEWAY_LABEL);
+fn start_gateways(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
     if room.options.gateway_prefix.is_none() {
-        watches.spawn(watch_prefix(room.clone()));
+        sources.task("configmaps", |feed| follow_prefix(feed, room.clone()));
     }
+    let set = |set: &StatefulSet, prefix: &str| -> Option<Workload> {
+        let template = set.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
+        let available = set.status.as_ref().and_then(|status| status.available_replicas);
+        parse::workload(&set.metadata, template, available, prefix)
+    };
+    sources.task("statefulsets", |feed| follow_named(feed, room.clone(), set, Event::StatefulSets));
+    let deployment = |deployment: &Deployment, prefix: &str| -> Option<Workload> {
+        let template = deployment.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
+        let available = deployment.status.as_ref().and_then(|status| status.available_replicas);
+        parse::workload(&deployment.metadata, template, available, prefix)
+    };
+    sources.task("deployments", |feed| follow_named(feed, room.clone(), deployment, Event::Deployments));
+    sources.task("pods", |feed| follow_pods(feed, room.clone()));
+    let nodes = Watch::new(Api::all(room.house.client.clone()));
+    let (grace, clock) = (room.options.node_grace, room.house.clock);
+    sources.task("nodes", |feed| follow_nodes(feed, nodes, grace, clock));
+}
 
-    let client = room.client.clone();
-    let sets = per_value(room.gateway_prefix.subscribe(), move |prefix| {
-        let workload = move |object: &DeserializeGuard<StatefulSet>| -> Option<Workload> {
-            let set = object.0.as_ref().ok()?;
-            let template = set.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
-            let available = set.status.as_ref().and_then(|status| status.available_replicas);
-            parse::workload(&set.metadata, template, available, &prefix)
+fn gateways_only<K>(room: &Vpc) -> Watch<K>
+where
+    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+{
+    Watch::new(Api::namespaced(room.house.client.clone(), KUBE_SYSTEM)).labels(parse::GATEWAY_LABEL)
+}
+
+/// Follows workloads, over again whenever the prefix of their names changes; it waits for the first one.
+async fn follow_named<K>(
+    feed: Feed<Vpc>,
+    room: Arc<Vpc>,
+    value: fn(&K, &str) -> Option<Workload>,
+    event: fn(Change<String, Workload>) -> Event,
+) where
+    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + serde::de::DeserializeOwned
+        + std::fmt::Debug
+        + Send
+        + 'static,
+{
+    let follow = |prefix: String| {
+        let convert = by_name(move |object: &K| value(object, &prefix));
+        feed.clone().follow(gateways_only(&room), convert, event)
+    };
+    per_prefix(&room, follow).await;
+}
+
+async fn follow_pods(feed: Feed<Vpc>, room: Arc<Vpc>) {
+    let follow = |prefix: String| {
+        let convert = by_key(move |pod: &Pod| parse::gateway_pod(pod, &prefix));
+        feed.clone().follow(gateways_only(&room), convert, Event::Pods)
+    };
+    per_prefix(&room, follow).await;
+}
+
+async fn per_prefix<F: Future<Output = ()>>(room: &Vpc, follow: impl Fn(String) -> F) {
+    let mut prefixes = room.gateway_prefix.subscribe();
+    loop {
+        let Ok(prefix) = prefixes.wait_for(Option::is_some).await.map(|prefix| prefix.clone()) else {
+            return;
         };
-        let sets = follow(Api::namespaced(client.clone(), KUBE_SYSTEM), labelled(), Kind::Foreign);
-        sights(sets, move |seen| Event::StatefulSets(change(seen, ResourceExt::name_any, &workload)))
-    });
-    watches.spawn(pump("statefulsets", sets, room.inbox.clone()));
-
-    let client = room.client.clone();
-    let deployments = per_value(room.gateway_prefix.subscribe(), move |prefix| {
-        let workload = move |object: &DeserializeGuard<Deployment>| -> Option<Workload> {
-            let deployment = object.0.as_ref().ok()?;
-            let template = deployment.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
-            let available = deployment.status.as_ref().and_then(|status| status.available_replicas);
-            parse::workload(&deployment.metadata, template, available, &prefix)
-        };
-        let deployments = follow(Api::namespaced(client.clone(), KUBE_SYSTEM), labelled(), Kind::Foreign);
-        sights(deployments, move |seen| Event::Deployments(change(seen, ResourceExt::name_any, &workload)))
-    });
-    watches.spawn(pump("deployments", deployments, room.inbox.clone()));
-
-    let client = room.client.clone();
-    let pods = per_value(room.gateway_prefix.subscribe(), move |prefix| {
-        let pod = move |object: &DeserializeGuard<Pod>| parse::gateway_pod(object.0.as_ref().ok()?, &prefix);
-        let pods = follow(Api::namespaced(client.clone(), KUBE_SYSTEM), labelled(), Kind::Foreign);
-        sights(pods, move |seen| Event::Pods(change(seen, object_key, &pod)))
-    });
-    watches.spawn(pump("pods", pods, room.inbox.clone()));
-
-    let nodes = follow(Api::all(room.client.clone()), watcher::Config::default(), Kind::Foreign);
-    watches.spawn(pump("nodes", node_health(nodes, room.options.node_grace), room.inbox.clone()));
+        tokio::select! {
+            () = follow(prefix.unwrap_or_default()) => {}
+            _ = prefixes.changed() => {}
+        }
+    }
 }
 
 /// How kube-ovn begins the names of gateways' workloads; nothing is known of gateways before this is.
-async fn watch_prefix(room: Arc<Room>) {
-    let only = watcher::Config::default().fields(&format!("metadata.name={GATEWAY_CONFIG}"));
-    let configs = follow::<ConfigMap>(Api::namespaced(room.client.clone(), KUBE_SYSTEM), only, Kind::Foreign);
-    let mut configs = std::pin::pin!(configs);
-    while let Some(seen) = configs.next().await {
-        let config = the_one(seen).unwrap_or_default();
-        let prefix = Some(parse::gateway_prefix(&config).to_string());
-        room.gateway_prefix.send_if_modified(|known| {
-            let changed = *known != prefix;
-            known.clone_from(&prefix);
-            changed
-        });
+async fn follow_prefix(feed: Feed<Vpc>, room: Arc<Vpc>) {
+    let configs = Watch::<ConfigMap>::new(Api::namespaced(room.house.client.clone(), KUBE_SYSTEM))
+        .named(GATEWAY_CONFIG);
+    let tell = |seen: Result<Seen<String, ConfigMap>, Interruption>| {
+        let standing = Standing::of(&seen);
+        if let Some(config) = seen.ok().and_then(only) {
+            let prefix = Some(parse::gateway_prefix(&config.unwrap_or_default()).to_string());
+            room.gateway_prefix.send_if_modified(|known| {
+                let changed = *known != prefix;
+                known.clone_from(&prefix);
+                changed
+            });
+        }
+        feed.note(standing);
+    };
+    match configs.follow(feed.pace(), by_name(|config: &ConfigMap| Some(config.clone())), tell).await {}
+}
+
+/// The object of a watch on one name, or that there is none; nothing where that is not known.
+pub(super) fn only<V>(seen: Seen<String, V>) -> Option<Option<V>> {
+    match seen {
+        Seen::All { objects, .. } => Some(objects.into_values().next()),
+        Seen::Put(_, object) => Some(Some(object)),
+        Seen::Gone(_) | Seen::Missing => Some(None),
+        Seen::Forbidden(_) => None,
     }
 }
 
-fn start_foreign(room: &Arc<Room>, watches: &mut JoinSet<()>) {
-    fn value<K, V>(parse: impl Fn(&K) -> V) -> impl Fn(&DeserializeGuard<K>) -> Option<V> {
-        move |object| object.0.as_ref().ok().map(&parse)
-    }
-    let client = || room.client.clone();
-    let config = watcher::Config::default;
-    let inbox = || room.inbox.clone();
-
-    let gateways = follow::<kube_ovn::VpcNatGateway>(Api::all(client()), config(), Kind::Foreign);
-    let event = |seen| Event::VpcGateways(change(seen, ResourceExt::name_any, value(parse::vpc_gateway)));
-    watches.spawn(pump("vpc-nat-gateways", sights(gateways, event), inbox()));
-
-    let eips = follow::<kube_ovn::IptablesEIP>(Api::all(client()), config(), Kind::Foreign);
-    let eip = |object: &DeserializeGuard<kube_ovn::IptablesEIP>| parse::eip(object.0.as_ref().ok()?);
-    let event = move |seen| Event::Eips(change(seen, ResourceExt::name_any, eip));
-    watches.spawn(pump("iptables-eips", sights(eips, event), inbox()));
-
-    let subnets = follow::<kube_ovn::Subnet>(Api::all(client()), config(), Kind::Foreign);
-    let event = |seen| Event::Subnets(change(seen, ResourceExt::name_any, value(parse::subnet)));
-    watches.spawn(pump("subnets", sights(subnets, event), inbox()));
-
-    let vpcs = follow::<kube_ovn::Vpc>(Api::all(client()), config(), Kind::Foreign);
-    let event = |seen| Event::Vpcs(change(seen, ResourceExt::name_any, value(parse::static_routes)));
-    watches.spawn(pump("vpcs", sights(vpcs, event), inbox()));
-
-    let clusters =
-        follow::<submariner::Cluster>(Api::namespaced(client(), SUBMARINER), config(), Kind::Foreign);
-    let range = |object: &DeserializeGuard<submariner::Cluster>| -> Option<Cidr> {
-        object.0.as_ref().ok()?.spec.global_cidr.as_ref()?.first()?.parse().ok()
+fn start_foreign(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
+    let client = || room.house.client.clone();
+    let gateways = Watch::<kube_ovn::VpcNatGateway>::new(Api::all(client()));
+    sources.watch(
+        "vpc-nat-gateways",
+        gateways,
+        by_name(|gateway| Some(parse::vpc_gateway(gateway))),
+        Event::VpcGateways,
+    );
+    let eips = Watch::<kube_ovn::IptablesEIP>::new(Api::all(client()));
+    sources.watch("iptables-eips", eips, by_name(parse::eip), Event::Eips);
+    let subnets = Watch::<kube_ovn::Subnet>::new(Api::all(client()));
+    sources.watch("subnets", subnets, by_name(|subnet| Some(parse::subnet(subnet))), Event::Subnets);
+    let vpcs = Watch::<kube_ovn::Vpc>::new(Api::all(client()));
+    sources.watch("vpcs", vpcs, by_name(|vpc| Some(parse::static_routes(vpc))), Event::Vpcs);
+    let clusters = Watch::<submariner::Cluster>::new(Api::namespaced(client(), SUBMARINER));
+    let range = |cluster: &submariner::Cluster| -> Option<Cidr> {
+        cluster.spec.global_cidr.as_ref()?.first()?.parse().ok()
     };
-    let event = move |seen| Event::Globalnets(change(seen, ResourceExt::name_any, range));
-    watches.spawn(pump("clusters", sights(clusters, event), inbox()));
-
-    let only = config().fields(&format!("metadata.name={EGRESS}"));
-    let egress = follow::<submariner::ClusterGlobalEgressIP>(Api::all(client()), only, Kind::Foreign);
-    let event = |seen: Seen<DeserializeGuard<submariner::ClusterGlobalEgressIP>>| {
-        let addresses = the_one(seen).and_then(|object| object.status).unwrap_or_default().allocated_ips;
-        Event::Egress(addresses.iter().filter_map(|text| parse_address(text).ok()).collect())
-    };
-    watches.spawn(pump("egress", sights(egress, event), inbox()));
+    sources.watch("clusters", clusters, by_name(range), Event::Globalnets);
+    let egress = Watch::<submariner::ClusterGlobalEgressIP>::new(Api::all(client())).named(EGRESS);
+    sources.task("clusterglobalegressips", |feed| follow_egress(feed, egress));
 }
 
-/// The coordinates' own watch, shared with the exchange.
-pub(super) fn discovery(
-    room: &Room,
-) -> impl Stream<Item = Seen<DeserializeGuard<submariner::ServiceDiscovery>>> {
-    let only = watcher::Config::default().fields(&format!("metadata.name={DISCOVERY}"));
-    follow(Api::namespaced(room.client.clone(), SUBMARINER), only, Kind::Foreign)
+async fn follow_egress(feed: Feed<Vpc>, egress: Watch<submariner::ClusterGlobalEgressIP>) {
+    let tell = |seen: Result<Seen<String, Vec<String>>, Interruption>| {
+        let standing = Standing::of(&seen);
+        if let Some(addresses) = seen.ok().and_then(only) {
+            let addresses = addresses.unwrap_or_default();
+            feed.tell(Event::Egress(addresses.iter().filter_map(|text| parse_address(text).ok()).collect()));
+        }
+        feed.note(standing);
+    };
+    let allocated = |object: &submariner::ClusterGlobalEgressIP| {
+        Some(object.status.clone().unwrap_or_default().allocated_ips)
+    };
+    match egress.follow(feed.pace(), by_name(allocated), tell).await {}
 }
 
 /// Nodes, with a timer: one that has been silent for longer than `grace` counts as lost.
-fn node_health(
-    nodes: impl Stream<Item = Seen<DeserializeGuard<Node>>> + Send,
-    grace: Duration,
-) -> impl Stream<Item = Sight> + Send {
-    let silent: BTreeMap<String, Instant> = BTreeMap::new();
-    futures::stream::unfold((Box::pin(nodes), silent), move |(mut nodes, mut silent)| async move {
-        let due = silent.iter().min_by_key(|(_, due)| **due).map(|(name, due)| (name.clone(), *due));
-        let seen = match due {
-            None => nodes.next().await,
-            Some((name, due)) => match tokio::time::timeout_at(due, nodes.next()).await {
-                Ok(seen) => seen,
-                Err(_) => {
-                    silent.remove(&name);
-                    let event = Event::Nodes(Change::Put(name, NodeHealth::Lost));
-                    return Some((Sight { full: false, event }, (nodes, silent)));
-                }
-            },
-        }?;
-        let full = matches!(seen, Seen::All(_));
-        if full {
-            silent.clear();
-        }
-        let deadlines = std::cell::RefCell::new(&mut silent);
-        let health = |object: &DeserializeGuard<Node>| {
-            let (health, since) = parse::node(object.0.as_ref().ok()?);
-            deadlines.borrow_mut().remove(&object.name_any());
-            if health != NodeHealth::Ready {
-                let silent_for = since.map_or(0, |since| Timestamp::now().as_second() - since);
-                let left = grace.saturating_sub(Duration::from_secs(silent_for.try_into().unwrap_or(0)));
-                deadlines.borrow_mut().insert(object.name_any(), Instant::now() + left);
+async fn follow_nodes(feed: Feed<Vpc>, watch: Watch<Node>, grace: Duration, clock: Clock) {
+    let now = || clock.now().as_second();
+    let nodes = Mutex::new(Nodes::new(i64::try_from(grace.as_secs()).unwrap_or(i64::MAX)));
+    let lock = || nodes.lock().unwrap_or_else(PoisonError::into_inner);
+    let changed = Notify::new();
+    let follow = feed.clone().follow(watch, by_name(|node| Some(parse::node(node))), |change| {
+        let event = Event::Nodes(lock().take(change, now()));
+        changed.notify_one();
+        event
+    });
+    let expire = async {
+        loop {
+            let lost = lock().lost(now());
+            lost.into_iter().for_each(|name| feed.tell(Event::Nodes(Change::Put(name, NodeHealth::Lost))));
+            let next = lock().next();
+            match next.map(|next| Duration::from_secs(u64::try_from(next - now()).unwrap_or(0))) {
+                Some(left) => drop(timeout(left, changed.notified()).await),
+                None => changed.notified().await,
             }
-            Some(health)
-        };
-        let event = Event::Nodes(change(seen, ResourceExt::name_any, health));
-        Some((Sight { full, event }, (nodes, silent)))
-    })
+        }
+    };
+    tokio::select! {
+        () = follow => {}
+        () = expire => {}
+    }
 }

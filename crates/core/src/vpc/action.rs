@@ -1,10 +1,10 @@
-//! The verbs of a plan: what a datapath must know how to do, and how it is told to people.
+//! The verbs of a plan: what a datapath must know how to do, and how people read of it.
 
 use std::fmt;
 
-use super::MARK;
 use super::have::{LinkKind, Route, Variant};
 use super::want::EgressRange;
+use super::{LINK_GROUP, MARK};
 use crate::names::{Cidr, HostAddr, LinkName, ObjectKey};
 
 /// Loose reverse-path filtering: what a tunnel brings is accepted when its source is routable at all.
@@ -12,7 +12,7 @@ use crate::names::{Cidr, HostAddr, LinkName, ObjectKey};
 pub const LOOSE: u8 = 2;
 
 /// One change, and the tunnel it is for (none: for all of them).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Step {
     /// Whose failure it would be.
     pub owner: Option<ObjectKey>,
@@ -21,7 +21,7 @@ pub struct Step {
 }
 
 /// The verbs a datapath must know.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Make a tunnel link in our group.
     LinkAdd {
@@ -42,7 +42,12 @@ pub enum Action {
         /// The link.
         link: LinkName,
     },
-    /// Remove a link of ours, and with it its addresses and routes.
+    /// Remove a link of ours that stands where another must go: before that one is made.
+    LinkFree {
+        /// The link.
+        link: String,
+    },
+    /// Remove a link of ours that nobody wants, and with it its addresses and routes: after all that is put.
     LinkDel {
         /// The link.
         link: String,
@@ -120,8 +125,13 @@ pub enum Action {
         /// The rule as listed.
         spec: String,
     },
-    /// Let TCP use no larger segments than a tunnel carries, also where the word that they are too large is
-    /// filtered away.
+    /// Let TCP use no larger segments than the tunnels carry, also where the word that they are too large is
+    /// filtered away: one rule for all links of our group.
+    ClampAll {
+        /// In which variant.
+        variant: Variant,
+    },
+    /// The same for one tunnel, where the gateway cannot match by group.
     ClampInsert {
         /// In which variant.
         variant: Variant,
@@ -143,7 +153,7 @@ pub enum Action {
 impl Action {
     /// Whether it is about segment sizes: a tunnel works without, but for TCP where ICMP is filtered.
     pub fn is_clamp(&self) -> bool {
-        matches!(self, Self::ClampDel { .. } | Self::ClampInsert { .. })
+        matches!(self, Self::ClampDel { .. } | Self::ClampAll { .. } | Self::ClampInsert { .. })
     }
 }
 
@@ -159,6 +169,16 @@ pub fn clamp_spec(owner: &ObjectKey, link: &str) -> String {
     )
 }
 
+/// The comment of a rule of ours that is for all tunnels.
+pub const SHARED: &str = "causeway:all";
+
+/// The rule of ours that fits the segment sizes of all tunnels, as text.
+pub fn shared_clamp_spec() -> String {
+    format!(
+        "-p tcp -m devgroup --dst-group {LINK_GROUP:#x} -m tcp --tcp-flags SYN,RST SYN -m comment --comment \"{SHARED}\" -j TCPMSS --clamp-mss-to-pmtu"
+    )
+}
+
 /// What a step does, for events: `link ovn-gre0`, `route 242.1.0.0/16 dev ovn-gre0`.
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -166,6 +186,7 @@ impl fmt::Display for Action {
             Self::LinkAdd { link, .. } => write!(f, "link {link}"),
             Self::LinkAlias { link, .. } => write!(f, "alias of {link}"),
             Self::LinkUp { link } => write!(f, "{link} up"),
+            Self::LinkFree { link } => write!(f, "link {link} in the way"),
             Self::LinkDel { link } => write!(f, "stale link {link}"),
             Self::ProxyDelay { link } => write!(f, "proxy_delay of {link}"),
             Self::AddrPut { link, address } => write!(f, "address {address} of {link}"),
@@ -179,6 +200,7 @@ impl fmt::Display for Action {
             Self::NatDel { .. } => f.write_str("misplaced SNAT rule"),
             Self::NatInsert { range, .. } => write!(f, "SNAT rule for {range}"),
             Self::ClampDel { .. } => f.write_str("stale segment size rule"),
+            Self::ClampAll { .. } => f.write_str("segment size rule"),
             Self::ClampInsert { link, .. } => write!(f, "segment size rule for {link}"),
             Self::ForgetAstray { range, .. } => write!(f, "flows astray to {range}"),
         }

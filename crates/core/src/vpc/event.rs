@@ -1,6 +1,6 @@
 //! What is seen, and what a worker is sent to look after because of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use super::exchange::Record;
@@ -8,6 +8,7 @@ use super::member::Member;
 use super::objects::{Eip, GatewayPod, NodeHealth, StaticRoute, Subnet, Tunnel, VpcGateway, Workload};
 use super::outcome::Outcome;
 use crate::names::{Cidr, ClusterId, GatewayName, ObjectKey};
+use crate::room::Change;
 
 /// What a worker is sent to look after.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,17 +25,6 @@ pub enum Scope {
     Import(ObjectKey),
     /// Our claim to our id, at the broker.
     Membership,
-}
-
-/// A change in a set of objects: one of them, or all at once after a list.
-#[derive(Debug, Clone)]
-pub enum Change<K, V> {
-    /// Added or changed.
-    Put(K, V),
-    /// Gone.
-    Gone(K),
-    /// These, and no others.
-    Reset(BTreeMap<K, V>),
 }
 
 /// Something that was seen.
@@ -56,7 +46,7 @@ pub enum Event {
     /// kube-ovn's subnets.
     Subnets(Change<String, Subnet>),
     /// The VPCs' static routes.
-    Vpcs(Change<String, Vec<StaticRoute>>),
+    Vpcs(Change<String, BTreeSet<StaticRoute>>),
     /// Nodes.
     Nodes(Change<String, NodeHealth>),
     /// Gateway records in this cluster: our own and imported ones.
@@ -79,29 +69,4 @@ pub enum Event {
     Egress(Vec<Ipv4Addr>),
     /// How a visit to a gateway went.
     Outcome(GatewayName, Outcome),
-}
-
-impl<K: Ord + Clone, V: PartialEq + Clone> Change<K, V> {
-    /// Carries the change out on a map and returns what really differs: key, before, after.
-    pub(super) fn carry_out(self, map: &mut BTreeMap<K, V>) -> Vec<(K, Option<V>, Option<V>)> {
-        let mut differences = Vec::new();
-        match self {
-            Self::Put(key, new) => {
-                let old = map.insert(key.clone(), new.clone());
-                differences.push((key, old, Some(new)));
-            }
-            Self::Gone(key) => {
-                let old = map.remove(&key);
-                differences.push((key, old, None));
-            }
-            Self::Reset(new) => {
-                let old = std::mem::replace(map, new.clone());
-                let keys: BTreeSet<K> = old.keys().chain(new.keys()).cloned().collect();
-                let pair = |key: K| (key.clone(), old.get(&key).cloned(), new.get(&key).cloned());
-                differences.extend(keys.into_iter().map(pair));
-            }
-        }
-        differences.retain(|(_, old, new)| old != new);
-        differences
-    }
 }

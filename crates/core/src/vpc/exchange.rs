@@ -6,8 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::compile;
-use super::member::{Standing, standing};
+use super::member::Standing;
 use super::objects::Peer;
 use super::state::State;
 use crate::names::{ClusterId, GatewayName, ObjectKey};
@@ -79,7 +78,8 @@ impl Record {
     /// share one name. A record under the VPC's name is another matter.
     pub fn peer(&self) -> Option<Peer> {
         let peer = Peer { cluster: self.cluster.clone()?, gateway: self.gateway.clone()? };
-        (self.key.name == format!("{}-{}", peer.gateway, peer.cluster)).then_some(peer)
+        let cluster = self.key.name.strip_prefix(peer.gateway.as_str())?.strip_prefix('-')?;
+        (cluster == peer.cluster.as_str()).then_some(peer)
     }
 
     /// The name of its copy at the broker: with a dot, since a name without one stops older operators.
@@ -92,9 +92,15 @@ impl Record {
     pub fn home(&self) -> Option<ObjectKey> {
         let namespace = self.origin_namespace.clone().unwrap_or_else(|| RECORD_NAMESPACE.into());
         let (gateway, cluster) = (self.gateway.as_ref()?, self.cluster.as_ref()?);
-        let by_gateway = self.key.name == format!("{gateway}.{cluster}");
-        let name = if by_gateway { format!("{gateway}-{cluster}") } else { self.key.name.clone() };
+        let name = if self.is_of_gateway() { format!("{gateway}-{cluster}") } else { self.key.name.clone() };
         Some(ObjectKey { namespace, name })
+    }
+
+    /// Whether a copy is named after its gateway and cluster.
+    fn is_of_gateway(&self) -> bool {
+        let (Some(gateway), Some(cluster)) = (&self.gateway, &self.cluster) else { return false };
+        self.key.name.strip_prefix(gateway.as_str()).and_then(|rest| rest.strip_prefix('.'))
+            == Some(cluster.as_str())
     }
 
     fn says(&self, object: &RecordObject) -> bool {
@@ -130,21 +136,25 @@ fn task(want: Option<RecordObject>, have: Option<&Record>) -> RecordTask {
     }
 }
 
+/// Where the record of a gateway of ours is.
+pub(super) fn own_key(cluster: &ClusterId, gateway: &GatewayName) -> ObjectKey {
+    ObjectKey::new(RECORD_NAMESPACE, format!("{gateway}-{cluster}"))
+}
+
 /// The record of a gateway of ours. It is written when the gateway is ready and stays while the gateway
 /// exists: a restart must not tear the peers' tunnels down.
 pub fn own_record(state: &State, gateway: &GatewayName) -> RecordTask {
     let Some(cluster) = state.cluster() else { return RecordTask::Nothing };
-    let key = ObjectKey::new(RECORD_NAMESPACE, format!("{gateway}-{cluster}"));
-    let have = state.records.get(&key).filter(|record| record.origin.is_none());
-    let exists = state.gateways().contains(gateway);
-    let want =
-        compile::published(state, gateway).zip(state.globalnet()).map(|((address, vpc), globalnet)| {
-            let mut labels =
-                BTreeMap::from([(LOCAL_GATEWAY, gateway.to_string()), (LOCAL_CLUSTER, cluster.to_string())]);
-            labels.extend(vpc.map(|vpc| (LOCAL_VPC, vpc)));
-            let (external_ip, globalnet) = (address.to_string(), globalnet.to_string());
-            RecordObject { key, external_ip, globalnet, labels }
-        });
+    let key = own_key(cluster, gateway);
+    let have = state.records.here().get(&key).filter(|record| record.origin.is_none());
+    let exists = state.gateways.get(gateway).is_some();
+    let want = state.gateways.published(gateway).zip(state.own.globalnet()).map(|(located, globalnet)| {
+        let mut labels =
+            BTreeMap::from([(LOCAL_GATEWAY, gateway.to_string()), (LOCAL_CLUSTER, cluster.to_string())]);
+        labels.extend(located.vpc.clone().map(|vpc| (LOCAL_VPC, vpc)));
+        let (external_ip, globalnet) = (located.external.to_string(), globalnet.to_string());
+        RecordObject { key, external_ip, globalnet, labels }
+    });
     match want {
         None if exists => RecordTask::Nothing,
         want => task(want, have),
@@ -153,40 +163,51 @@ pub fn own_record(state: &State, gateway: &GatewayName) -> RecordTask {
 
 /// A copy at the broker, by its name: it should say what our record says; copies of others are not ours.
 pub fn export(state: &State, name: &str) -> RecordTask {
-    let (Some(copies), Some(cluster)) = (&state.copies, state.cluster()) else { return RecordTask::Nothing };
+    let (Some(copies), Some(cluster)) = (state.records.copies(), state.cluster()) else {
+        return RecordTask::Nothing;
+    };
     let have = copies.get(name);
-    if have.is_some_and(|copy| copy.origin.as_ref() != Some(cluster)) || standing(state) != Standing::Ours {
+    if have.is_some_and(|copy| copy.origin.as_ref() != Some(cluster))
+        || *state.own.standing() != Standing::Ours
+    {
         return RecordTask::Nothing;
     }
-    let is_it = |record: &&Record| {
-        record.origin.is_none()
-            && !record.deleting
-            && record.cluster.as_ref() == Some(cluster)
-            && record.key.namespace != state.broker_namespace
-            && record.copy_name().as_deref() == Some(name)
-    };
-    let want = state.records.values().find(is_it).map(|record| {
-        let key = ObjectKey::new(state.broker_namespace.clone(), name);
+    let want = original(state, cluster, name).map(|record| {
+        let key = ObjectKey::new(state.records.broker_namespace.clone(), name);
         record.moved(key, cluster, &record.key.namespace)
     });
     task(want, have)
 }
 
+/// Our record that a copy of this name stands for. Only what is in the namespace of our own records counts: who
+/// may write elsewhere must not speak for a gateway.
+fn original<'a>(state: &'a State, cluster: &ClusterId, name: &str) -> Option<&'a Record> {
+    let gateway = name.strip_suffix(cluster.as_str())?.strip_suffix('.')?;
+    let key = ObjectKey::new(RECORD_NAMESPACE, format!("{gateway}-{cluster}"));
+    let record =
+        state.records.here().get(&key).filter(|_| key.namespace != state.records.broker_namespace)?;
+    let ours = record.origin.is_none() && record.cluster.as_ref() == Some(cluster);
+    (ours && !record.deleting && record.copy_name().as_deref() == Some(name)).then_some(record)
+}
+
 /// A record brought from another cluster: it should say what the copy says, and go with it.
 pub fn import(state: &State, key: &ObjectKey) -> RecordTask {
-    let (Some(copies), Some(cluster)) = (&state.copies, state.cluster()) else { return RecordTask::Nothing };
-    let have = state.records.get(key);
+    let (Some(_), Some(cluster)) = (state.records.copies(), state.cluster()) else {
+        return RecordTask::Nothing;
+    };
+    let have = state.records.here().get(key);
     let ours = have.is_some_and(|record| record.origin.as_ref().is_none_or(|origin| origin == cluster));
-    if ours || key.namespace == state.broker_namespace {
+    if ours || key.namespace == state.records.broker_namespace {
         return RecordTask::Nothing;
     }
     let is_it = |copy: &&Record| {
         !copy.deleting
             && copy.origin.as_ref().is_some_and(|origin| origin != cluster)
             && copy.cluster == copy.origin
-            && copy.home().as_ref() == Some(key)
     };
-    let want = copies.values().find(is_it).and_then(|copy| {
+    // One that stands for its gateway by name comes before one that only happens to be called so.
+    let copy = state.records.copies_for(key).filter(is_it).max_by_key(|copy| copy.is_of_gateway());
+    let want = copy.and_then(|copy| {
         let origin = copy.origin.clone()?;
         Some(copy.moved(key.clone(), &origin, &key.namespace))
     });

@@ -39,14 +39,15 @@ pub struct Link {
     pub proxy_arp: bool,
     /// `rp_filter`.
     pub rp_filter: u8,
-    /// `promote_secondaries`: whether a primary address that goes makes way for the next of its network.
+    /// `promote_secondaries`: whether a primary address that goes makes way for the next of its network. Observers
+    /// need not look: it is set where an address is to go.
     pub promotes: bool,
     /// `proxy_delay` of its ARP table, in milliseconds.
     pub proxy_delay: u32,
 }
 
-/// The parameters of a tunnel link that can not be changed in place.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The parameters of a tunnel link that cannot be changed in place.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum LinkKind {
     /// VXLAN.
     Vxlan {
@@ -75,7 +76,7 @@ pub enum LinkKind {
 }
 
 /// One route of the main table.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Route {
     /// Where to.
     pub range: Cidr,
@@ -90,7 +91,7 @@ pub struct Route {
 }
 
 /// Which of the two iptables back ends; they do not see each other's rules.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Variant {
     /// `iptables-legacy`.
     Legacy,
@@ -120,6 +121,11 @@ pub enum NatRule {
         /// The rule as iptables prints it, without `-A` and the chain.
         spec: String,
     },
+    /// A rule with our comment that is for all tunnels.
+    Shared {
+        /// The same.
+        spec: String,
+    },
     /// Anybody else's.
     Foreign(String),
 }
@@ -133,6 +139,24 @@ impl Link {
     /// The object that its alias names.
     pub fn owner(&self) -> Option<ObjectKey> {
         self.alias.as_deref()?.strip_prefix(MARK)?.parse().ok()
+    }
+}
+
+impl NatRule {
+    /// The rule as iptables prints it, if we made it.
+    pub fn our_spec(&self) -> Option<&str> {
+        match self {
+            Self::Ours { spec, .. } | Self::Shared { spec } => Some(spec),
+            Self::Foreign(_) => None,
+        }
+    }
+
+    /// The tunnel that it is for.
+    pub fn owner(&self) -> Option<&ObjectKey> {
+        match self {
+            Self::Ours { owner, .. } => Some(owner),
+            Self::Shared { .. } | Self::Foreign(_) => None,
+        }
     }
 }
 
@@ -159,26 +183,20 @@ impl fmt::Display for Route {
 impl Have {
     /// Who owns what is ours here.
     pub fn holding(&self) -> Holding {
-        let ours = || self.links.iter().filter(|(_, link)| link.is_ours());
-        let by_alias = ours().filter_map(|(_, link)| link.owner());
-        Holding {
-            owners: by_alias.chain(self.rule_owners().cloned()).collect(),
-            unnamed: ours()
-                .filter(|(_, link)| link.owner().is_none())
-                .map(|(name, _)| name.clone())
-                .collect(),
-            anything: ours().next().is_some()
-                || self.routes.iter().any(Route::is_ours)
-                || self.rule_owners().next().is_some(),
+        let mut holding = Holding { anything: self.routes.iter().any(Route::is_ours), ..Holding::default() };
+        for (name, link) in self.links.iter().filter(|(_, link)| link.is_ours()) {
+            holding.anything = true;
+            match link.owner() {
+                Some(owner) => drop(holding.owners.insert(owner)),
+                None => drop(holding.unnamed.insert(name.clone())),
+            }
         }
-    }
-
-    fn rule_owners(&self) -> impl Iterator<Item = &ObjectKey> {
         let rules = self.nat.postrouting.values().chain(self.nat.forward.values()).flatten();
-        rules.filter_map(|rule| match rule {
-            NatRule::Ours { owner, .. } => Some(owner),
-            NatRule::Foreign(_) => None,
-        })
+        for rule in rules.filter(|rule| rule.our_spec().is_some()) {
+            holding.anything = true;
+            holding.owners.extend(rule.owner().cloned());
+        }
+        holding
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use super::state::State;
 use crate::names::ClusterId;
+use crate::room::Change;
 
 /// A claim to an id.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,40 +40,44 @@ pub enum Members {
 }
 
 impl Members {
-    /// The claims that are known.
-    pub(super) fn known(self) -> BTreeMap<String, Member> {
-        match self {
+    /// How a claim of ours stands among them.
+    pub(super) fn standing(&self, us: Option<&Member>) -> Standing {
+        let members = match self {
+            Self::Unknown => return Standing::Unproven,
+            Self::Unkept => return Standing::Ours,
             Self::Listed(members) => members,
-            Self::Unknown | Self::Unkept => BTreeMap::new(),
+        };
+        let Some(us) = us else { return Standing::Unproven };
+        let other = members.iter().find(|(_, member)| member.cluster == us.cluster && member.uid != us.uid);
+        match other {
+            Some((name, _)) => Standing::Contested(name.clone()),
+            None if members.get(&us.name()) == Some(us) => Standing::Ours,
+            None => Standing::Unproven,
         }
+    }
+
+    /// The claims after a change; nothing before the first full list, when it is a late word of another broker.
+    pub(super) fn after(self, event: Change<String, Member>) -> Option<Self> {
+        let mut members = match (self, &event) {
+            (Self::Listed(members), _) => members,
+            (Self::Unknown | Self::Unkept, Change::Reset(_)) => BTreeMap::new(),
+            (Self::Unknown | Self::Unkept, Change::Put(..) | Change::Gone(_)) => return None,
+        };
+        event.carry_out(&mut members);
+        Some(Self::Listed(members))
     }
 }
 
 /// How our claim stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It has not been seen at the broker.
+    #[default]
     Unproven,
     /// The id is ours.
     Ours,
     /// Another cluster claims it too: the name of its claim.
     Contested(String),
-}
-
-/// How our claim to our id stands.
-pub(super) fn standing(state: &State) -> Standing {
-    let members = match &state.members {
-        Members::Unknown => return Standing::Unproven,
-        Members::Unkept => return Standing::Ours,
-        Members::Listed(members) => members,
-    };
-    let Some(us) = ourselves(state) else { return Standing::Unproven };
-    let other = members.iter().find(|(_, member)| member.cluster == us.cluster && member.uid != us.uid);
-    match other {
-        Some((name, _)) => Standing::Contested(name.clone()),
-        None if members.values().any(|member| *member == us) => Standing::Ours,
-        None => Standing::Unproven,
-    }
 }
 
 /// What to write about ourselves at the broker.
@@ -86,14 +91,10 @@ pub struct MembershipTask {
 
 /// Compiles our own claim: nothing before the others are listed.
 pub fn membership(state: &State) -> MembershipTask {
-    let (Members::Listed(members), Some(uid)) = (&state.members, &state.uid) else {
+    let (Members::Listed(members), Some(uid)) = (&state.own.members, &state.own.uid) else {
         return MembershipTask::default();
     };
-    let claim = ourselves(state);
+    let claim = state.own.ourselves();
     let stale = members.iter().filter(|(_, member)| member.uid == *uid && Some(*member) != claim.as_ref());
     MembershipTask { stale: stale.map(|(name, _)| name.clone()).collect(), claim }
-}
-
-fn ourselves(state: &State) -> Option<Member> {
-    Some(Member { cluster: state.cluster()?.clone(), uid: state.uid.clone()? })
 }

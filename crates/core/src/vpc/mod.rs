@@ -6,24 +6,34 @@
 //! answers from it.
 
 pub mod action;
+mod admission;
 pub mod compile;
 pub mod event;
 pub mod exchange;
+mod gateways;
 pub mod have;
+mod index;
 pub mod member;
 pub mod model;
+pub mod nodes;
 pub mod objects;
 pub mod outcome;
+mod own;
 pub mod plan;
+mod records;
 pub mod state;
 pub mod status;
+pub mod trouble;
+mod tunnels;
+mod visits;
 pub mod want;
 
+pub use crate::room::Change;
 pub use action::{Action, Step};
-pub use event::{Change, Event, Scope};
+pub use event::{Event, Scope};
 pub use have::{Have, Holding, Link, LinkKind, Nat, NatRule, Route, Variant};
 pub use outcome::{Outcome, Trouble, Visit};
-pub use plan::{Plan, Problem, plan, plan_doubting};
+pub use plan::{Plan, Problem, Refused, plan, plan_after};
 pub use state::{Given, State};
 pub use want::{EgressRange, Inbound, TunnelKind, TunnelWant, Want};
 

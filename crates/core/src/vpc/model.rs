@@ -5,7 +5,7 @@
 
 use super::LINK_GROUP;
 use super::MARK;
-use super::action::{Action, LOOSE, clamp_spec, rule_spec};
+use super::action::{Action, LOOSE, clamp_spec, rule_spec, shared_clamp_spec};
 use super::have::{Have, Link, LinkKind, NatRule, Route};
 use crate::names::HostAddr;
 
@@ -28,7 +28,7 @@ pub fn apply(have: &mut Have, action: &Action) -> Result<(), String> {
             find(have, link.as_str())?.alias = Some(format!("{MARK}{owner}"));
         }
         Action::LinkUp { link } => find(have, link.as_str())?.up = true,
-        Action::LinkDel { link } => {
+        Action::LinkFree { link } | Action::LinkDel { link } => {
             have.links.remove(link).ok_or("Cannot find device")?;
             have.routes.retain(|route| route.dev.as_ref() != Some(link));
         }
@@ -67,6 +67,10 @@ pub fn apply(have: &mut Have, action: &Action) -> Result<(), String> {
             remove_rule(have.nat.postrouting.get_mut(variant), spec)?;
         }
         Action::ClampDel { variant, spec } => remove_rule(have.nat.forward.get_mut(variant), spec)?,
+        Action::ClampAll { variant } => {
+            let rule = NatRule::Shared { spec: shared_clamp_spec() };
+            have.nat.forward.entry(*variant).or_default().insert(0, rule);
+        }
         Action::ClampInsert { variant, owner, link } => {
             let rule = NatRule::Ours { owner: owner.clone(), spec: clamp_spec(owner, link.as_str()) };
             have.nat.forward.entry(*variant).or_default().insert(0, rule);
@@ -85,7 +89,7 @@ fn find<'a>(have: &'a mut Have, link: &str) -> Result<&'a mut Link, String> {
 
 fn remove_rule(rules: Option<&mut Vec<NatRule>>, spec: &str) -> Result<(), String> {
     let rules = rules.ok_or("iptables not found")?;
-    let at = rules.iter().position(|r| matches!(r, NatRule::Ours { spec: s, .. } if s == spec));
+    let at = rules.iter().position(|rule| rule.our_spec() == Some(spec));
     rules.remove(at.ok_or("Bad rule")?);
     Ok(())
 }

@@ -109,8 +109,14 @@ pub struct GatewayPod {
     pub pod: PodRef,
     /// The gateway it is.
     pub gateway: GatewayName,
+    /// Seconds since 1970; of several pods that could serve, the oldest does.
+    pub created: i64,
     /// `Running`, `Pending`, …
     pub phase: String,
+    /// Whether its containers are ready.
+    pub ready: bool,
+    /// Whether it is being deleted.
+    pub deleting: bool,
     /// The node it runs on.
     pub node: Option<String>,
     /// Its address in the VPC.
@@ -166,12 +172,12 @@ pub struct Subnet {
 }
 
 /// A static route of a `Vpc`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StaticRoute {
-    /// Where to.
-    pub range: Cidr,
     /// Through whom.
     pub next_hop: Ipv4Addr,
+    /// Where to.
+    pub range: Cidr,
 }
 
 /// How a node is.

@@ -1,69 +1,45 @@
 //! All that the room knows, and what each event touches.
 //!
-//! One task feeds events to [`State::apply`] and queues the scopes it returns. Invariant: when
-//! `compile` of a scope differs before and after an event, that scope is among those returned, so
-//! nothing else ever has to be looked at.
+//! One task feeds events to [`State::apply`] and queues the scopes it returns. Invariant: when `compile` of
+//! a scope differs before and after an event, that scope is among those returned, so nothing else ever has
+//! to be looked at. What is costly to work out (what is true of a gateway, which of its tunnels may be
+//! built) is kept beside what was seen, and worked out anew here, where its inputs change: so `compile` only
+//! reads, and an event costs what it touches.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
 
+use super::admission::{Admission, Candidate, Grounds};
 use super::compile;
-use super::event::{Change, Event, Scope};
+use super::event::{Event, Scope};
 use super::exchange::Record;
-use super::member::{self, Members};
-use super::objects::{
-    Eip, Ends, GatewayPod, NodeHealth, Peer, StaticRoute, Subnet, Tunnel, VpcGateway, Workload,
-};
-use super::outcome::Outcome;
+use super::gateways::{Gateway, Gateways, Preference};
+use super::member::Members;
+use super::objects::{Ends, StaticRoute, Tunnel};
+use super::outcome::{Outcome, Trouble};
+use super::own::Own;
+use super::records::Records;
+use super::tunnels::{Tunnels, gateway_of};
+use super::visits::Visits;
 use crate::names::{Cidr, ClusterId, GatewayName, ObjectKey};
+use crate::room::Change;
 
-/// Values that people give by flag, which win over what is observed.
-#[derive(Debug, Clone, Default)]
-pub struct Given {
-    /// The cluster's id.
-    pub cluster: Option<ClusterId>,
-    /// Its range of global addresses.
-    pub globalnet: Option<Cidr>,
-    /// Its egress addresses.
-    pub egress: Vec<Ipv4Addr>,
-}
+pub use super::own::Given;
 
-/// The room's memory: the last word of each watch, and two indexes.
+/// The room's memory: the last word of each watch, and what follows from it.
 #[derive(Debug, Clone, Default)]
 pub struct State {
     /// Counts events, so that "observed after" can be said without a clock.
-    pub(super) revision: u64,
-    pub(super) given: Given,
-    pub(super) identity: Option<ClusterId>,
-    pub(super) uid: Option<String>,
-    /// Where the broker keeps the copies; what lies there is never exported again.
-    pub(super) broker_namespace: String,
-    pub(super) globalnets: BTreeMap<String, Cidr>,
-    pub(super) egress: Vec<Ipv4Addr>,
-    pub(super) tunnels: BTreeMap<ObjectKey, Tunnel>,
-    /// The revision at which what a tunnel asks for was last seen to change.
-    pub(super) asked: BTreeMap<ObjectKey, u64>,
-    stateful_sets: BTreeMap<String, Workload>,
-    deployments: BTreeMap<String, Workload>,
-    pub(super) pods: BTreeMap<ObjectKey, GatewayPod>,
-    pub(super) vpc_gateways: BTreeMap<String, VpcGateway>,
-    pub(super) eips: BTreeMap<String, Eip>,
-    pub(super) subnets: BTreeMap<String, Subnet>,
-    pub(super) vpcs: BTreeMap<String, Vec<StaticRoute>>,
-    pub(super) nodes: BTreeMap<String, NodeHealth>,
-    pub(super) records: BTreeMap<ObjectKey, Record>,
-    /// Absent until the broker's first full list.
-    pub(super) copies: Option<BTreeMap<String, Record>>,
-    pub(super) members: Members,
-    pub(super) outcomes: BTreeMap<GatewayName, Outcome>,
-    by_gateway: BTreeMap<GatewayName, BTreeSet<ObjectKey>>,
-    by_peer: BTreeMap<Peer, BTreeSet<ObjectKey>>,
-    /// Where the record of a peer is.
-    peers: BTreeMap<Peer, BTreeSet<ObjectKey>>,
-    /// Tunnels that can not be understood and are not being deleted.
-    unreadable: BTreeSet<ObjectKey>,
-    /// Tunnels that are being deleted.
-    leaving: BTreeSet<ObjectKey>,
+    revision: u64,
+    /// Counts how often what a tunnel needs was worked out.
+    resolves: u64,
+    pub(super) own: Own,
+    pub(super) tunnels: Tunnels,
+    pub(super) gateways: Gateways,
+    pub(super) routes: BTreeMap<String, BTreeSet<StaticRoute>>,
+    pub(super) records: Records,
+    pub(super) visits: Visits,
+    /// Which tunnels of a gateway may be built; follows from all of the above.
+    admissions: BTreeMap<GatewayName, Admission>,
 }
 
 type Touched = BTreeSet<Scope>;
@@ -71,12 +47,17 @@ type Touched = BTreeSet<Scope>;
 impl State {
     /// An empty memory.
     pub fn new(given: Given) -> Self {
-        Self { given, ..Self::default() }
+        Self { own: Own::new(given), ..Self::default() }
     }
 
     /// The number of events so far.
     pub fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// How often what a tunnel needs was worked out so far: the cost of events, counted.
+    pub fn resolves(&self) -> u64 {
+        self.resolves
     }
 
     /// The tunnel as last seen.
@@ -86,52 +67,40 @@ impl State {
 
     /// All tunnels.
     pub fn tunnels(&self) -> impl Iterator<Item = &Tunnel> {
-        self.tunnels.values()
+        self.tunnels.all().values()
     }
 
-    /// What the last visit to a gateway found.
+    /// What the last visit to a gateway found, if it was to the pod that serves it now.
     pub fn outcome(&self, gateway: &GatewayName) -> Option<&Outcome> {
-        self.outcomes.get(gateway)
+        compile::current(self, gateway)
     }
 
     /// Our cluster's id, once known.
     pub fn cluster(&self) -> Option<&ClusterId> {
-        self.given.cluster.as_ref().or(self.identity.as_ref())
+        self.own.cluster()
     }
 
-    pub(super) fn globalnet(&self) -> Option<Cidr> {
-        let observed = || self.globalnets.get(self.cluster()?.as_str()).copied();
-        self.given.globalnet.or_else(observed)
+    /// Which tunnels of a gateway may be built.
+    pub(super) fn admission(&self, gateway: &GatewayName) -> Option<&Admission> {
+        self.admissions.get(gateway)
     }
 
-    pub(super) fn egress(&self) -> &[Ipv4Addr] {
-        if self.given.egress.is_empty() { &self.egress } else { &self.given.egress }
+    /// The same knowledge, with all that follows from it worked out from nothing. It must not differ; tests
+    /// hold the one against the other.
+    pub fn recomputed(&self) -> Self {
+        let mut state = Self { admissions: BTreeMap::new(), ..self.clone() };
+        state.own.work_out();
+        state.work_out_gateways();
+        state.admit_all();
+        state
     }
 
-    /// The tunnels that name a gateway of ours.
-    pub(super) fn tunnels_of(&self, gateway: &GatewayName) -> impl Iterator<Item = &Tunnel> {
-        let keys = self.by_gateway.get(gateway).into_iter().flatten();
-        keys.filter_map(|key| self.tunnels.get(key))
-    }
-
-    /// The tunnels whose text makes no sense; what they have stays.
-    pub(super) fn unreadable(&self) -> impl Iterator<Item = &ObjectKey> {
-        self.unreadable.iter()
-    }
-
-    fn leaving(&self) -> impl Iterator<Item = Scope> {
-        self.leaving.iter().cloned().map(Scope::Tunnel)
-    }
-
-    /// Every gateway that is known by workload or pod.
-    pub fn gateways(&self) -> BTreeSet<&GatewayName> {
-        let running = self.pods.values().map(|pod| &pod.gateway);
-        self.workloads().map(|workload| &workload.gateway).chain(running).collect()
-    }
-
-    /// The gateways' workloads of both kinds.
-    pub(super) fn workloads(&self) -> impl Iterator<Item = &Workload> {
-        self.stateful_sets.values().chain(self.deployments.values())
+    /// Whether all that is kept beside what was seen is as if worked out from nothing.
+    pub fn is_consistent(&self) -> bool {
+        let anew = self.recomputed();
+        let gateways = self.gateways.all_names();
+        let same = |name: &GatewayName| self.gateways.get(name) == anew.gateways.get(name);
+        self.admissions == anew.admissions && gateways.iter().all(same)
     }
 
     /// Takes an event in and says what it touches.
@@ -140,251 +109,334 @@ impl State {
         match event {
             Event::Tunnels(event) => self.apply_tunnels(event),
             Event::StatefulSets(event) => {
-                let changed = event.carry_out(&mut self.stateful_sets);
-                self.around_gateways(both(changed).map(|workload| workload.gateway).collect())
+                let names = self.gateways.take_stateful_sets(event);
+                self.around_gateways(names)
             }
             Event::Deployments(event) => {
-                let changed = event.carry_out(&mut self.deployments);
-                self.around_gateways(both(changed).map(|workload| workload.gateway).collect())
+                let names = self.gateways.take_deployments(event);
+                self.around_gateways(names)
             }
             Event::Pods(event) => {
-                let changed = event.carry_out(&mut self.pods);
-                self.around_gateways(both(changed).map(|pod: GatewayPod| pod.gateway).collect())
+                let names = self.gateways.take_pods(event);
+                self.around_gateways(names)
             }
             Event::VpcGateways(event) => {
-                let changed = event.carry_out(&mut self.vpc_gateways);
-                self.around_gateways(changed.into_iter().filter_map(|(name, ..)| name.parse().ok()).collect())
+                let names = self.gateways.take_declared(event);
+                self.around_gateways(names)
             }
             Event::Eips(event) => {
-                let changed = event.carry_out(&mut self.eips);
-                self.around_gateways(both(changed).map(|eip| eip.gateway).collect())
+                let names = self.gateways.take_eips(event);
+                self.around_gateways(names)
             }
             Event::Subnets(event) => {
-                // Few and seldom: every gateway's provider or VPC may come from any of them.
-                let changed = !event.carry_out(&mut self.subnets).is_empty();
-                if changed { self.everything() } else { Touched::new() }
-            }
-            Event::Vpcs(event) => {
-                let changed: BTreeSet<String> =
-                    event.carry_out(&mut self.vpcs).into_iter().map(|(name, ..)| name).collect();
-                self.tunnels_in_vpcs(&changed)
+                let names = self.gateways.take_subnets(event);
+                self.around_gateways(names)
             }
             Event::Nodes(event) => {
-                let changed: BTreeSet<String> =
-                    event.carry_out(&mut self.nodes).into_iter().map(|(name, ..)| name).collect();
-                let on = |pod: &&GatewayPod| pod.node.as_ref().is_some_and(|node| changed.contains(node));
-                self.around_gateways(self.pods.values().filter(on).map(|pod| pod.gateway.clone()).collect())
+                let names = self.gateways.take_nodes(event);
+                self.around_gateways(names)
             }
-            Event::Records(event) => {
-                let changed = event.carry_out(&mut self.records);
-                self.index_records(&changed);
-                self.around_records(changed)
-            }
+            Event::Vpcs(event) => self.apply_routes(event),
+            Event::Records(event) => self.apply_records(event),
             Event::Copies(event) => self.apply_copies(event),
-            Event::Members(event) => {
-                let mut members = self.members.clone().known();
-                event.carry_out(&mut members);
-                self.apply_members(Members::Listed(members))
-            }
+            Event::Members(event) => match self.own.members.clone().after(event) {
+                Some(members) => self.apply_members(members),
+                None => Touched::new(),
+            },
             Event::NoMembers => self.apply_members(Members::Unkept),
-            Event::Identity(cluster) => self.set(|state| &mut state.identity, cluster),
+            Event::Identity(cluster) => self.set(|own| &mut own.identity, cluster),
             Event::Joining(namespace) => {
-                self.broker_namespace = namespace;
-                (self.copies, self.members) = (None, Members::Unknown);
-                self.everything()
+                self.records.join(namespace);
+                self.own.members = Members::Unknown;
+                self.around_us()
             }
-            Event::Uid(uid) => self.set(|state| &mut state.uid, Some(uid)),
-            Event::Egress(addresses) => self.set(|state| &mut state.egress, addresses),
+            Event::Uid(uid) => self.set(|own| &mut own.uid, Some(uid)),
+            Event::Egress(addresses) => self.set(|own| &mut own.egress, addresses),
             Event::Globalnets(event) => {
-                let changed = !event.carry_out(&mut self.globalnets).is_empty();
-                if changed { self.everything() } else { Touched::new() }
+                let before = self.own.globalnet();
+                event.carry_out(&mut self.own.globalnets);
+                if before == self.own.globalnet() { Touched::new() } else { self.around_us() }
             }
             Event::Outcome(gateway, outcome) => self.apply_outcome(gateway, outcome),
         }
     }
 
-    fn set<T: PartialEq>(&mut self, field: impl Fn(&mut Self) -> &mut T, value: T) -> Touched {
-        let old = std::mem::replace(field(self), value);
-        if old == *field(self) { Touched::new() } else { self.everything() }
+    fn set<T: PartialEq>(&mut self, field: impl Fn(&mut Own) -> &mut T, value: T) -> Touched {
+        let old = std::mem::replace(field(&mut self.own), value);
+        if old == *field(&mut self.own) { Touched::new() } else { self.around_us() }
+    }
+
+    /// After a change of what every tunnel rests on.
+    fn around_us(&mut self) -> Touched {
+        self.own.work_out();
+        self.work_out_gateways();
+        self.admit_all();
+        self.everything()
     }
 
     /// Every scope there is: for facts that all of them rest on.
     pub fn everything(&self) -> Touched {
-        let gateways = self.gateways().into_iter().chain(self.by_gateway.keys()).chain(self.outcomes.keys());
+        let gateways = self.gateways.names().chain(self.tunnels.gateways()).chain(self.visits.gateways());
         let mut touched: Touched = gateways
             .flat_map(|gateway| [Scope::Gateway(gateway.clone()), Scope::Record(gateway.clone())])
-            .chain(self.tunnels.keys().cloned().map(Scope::Tunnel))
+            .chain(self.tunnels.all().keys().cloned().map(Scope::Tunnel))
             .chain([Scope::Membership])
             .collect();
-        touched.extend(self.records.values().flat_map(|record| self.exchanged(record)));
-        touched.extend(self.records.values().filter_map(|record| record.gateway.clone().map(Scope::Record)));
-        touched.extend(self.copies.iter().flat_map(BTreeMap::values).flat_map(|copy| self.exchanged(copy)));
+        let records = self.records.here().values();
+        touched.extend(records.clone().flat_map(exchanged));
+        touched.extend(records.filter_map(|record| record.gateway.clone().map(Scope::Record)));
+        touched.extend(self.records.copies().into_iter().flat_map(BTreeMap::values).flat_map(exchanged));
         touched
     }
 
     fn apply_tunnels(&mut self, event: Change<ObjectKey, Tunnel>) -> Touched {
         let mut touched = Touched::new();
-        for (key, old, new) in event.carry_out(&mut self.tunnels) {
-            touched.insert(Scope::Tunnel(key.clone()));
-            let asks = |tunnel: &Option<Tunnel>| {
-                tunnel.as_ref().map(|t| (t.uid.clone(), t.spec.clone(), t.deleting, t.created))
-            };
-            if asks(&old) == asks(&new) {
-                // A status or finalizer write, most often our own: nothing to build.
-                continue;
+        let mut concerned: BTreeMap<GatewayName, BTreeSet<ObjectKey>> = BTreeMap::new();
+        // Until they are listed nothing is done to any gateway.
+        let mut anywhere = !self.tunnels.listed() && matches!(event, Change::Reset(_));
+        for difference in self.tunnels.take(event, self.revision) {
+            if difference.asks {
+                for tunnel in [&difference.old, &difference.new].into_iter().flatten() {
+                    anywhere |= tunnel.spec.is_err();
+                    // A deletion waits for a look at each of them.
+                    touched.extend(compile::places(self, tunnel).into_iter().map(Scope::Gateway));
+                    if let Some(gateway) = gateway_of(tunnel) {
+                        concerned.entry(gateway.clone()).or_default().insert(difference.key.clone());
+                    }
+                }
             }
-            self.asked.insert(key.clone(), self.revision);
-            if let Some(tunnel) = &old {
-                self.index(tunnel, false);
-            }
-            match &new {
-                Some(tunnel) => self.index(tunnel, true),
-                None => drop(self.asked.remove(&key)),
-            }
-            if [&old, &new].into_iter().flatten().any(|tunnel| tunnel.spec.is_err()) {
-                // What it has may be anywhere.
-                touched.extend(self.gateways().into_iter().cloned().map(Scope::Gateway));
-            }
-            for tunnel in [&old, &new].into_iter().flatten() {
-                // A deletion waits for a look at each of them.
-                touched.extend(compile::places(self, tunnel).into_iter().map(Scope::Gateway));
-                // It may have stood in the way of a neighbour, or may now.
-                let neighbours = gateway_of(tunnel).into_iter().flat_map(|gateway| self.tunnels_of(gateway));
-                touched.extend(neighbours.map(|t| Scope::Tunnel(t.key.clone())));
-            }
+            touched.insert(Scope::Tunnel(difference.key));
+        }
+        if anywhere {
+            // What an object has that cannot be understood stays, wherever it is.
+            touched.extend(self.gateways.names().cloned().map(Scope::Gateway));
+        }
+        for (gateway, keys) in concerned {
+            touched.extend(self.admit(&gateway, keys).into_iter().map(Scope::Tunnel));
         }
         touched
     }
 
-    fn index(&mut self, tunnel: &Tunnel, present: bool) {
-        let mark = |set: &mut BTreeSet<ObjectKey>, is: bool| {
-            if present && is { set.insert(tunnel.key.clone()) } else { set.remove(&tunnel.key) }
+    /// Decides some tunnels of a gateway anew; gives those of which something else is true now.
+    fn admit(
+        &mut self,
+        gateway: &GatewayName,
+        keys: impl IntoIterator<Item = ObjectKey>,
+    ) -> BTreeSet<ObjectKey> {
+        let located = self.gateways.locate(gateway);
+        let local = located.as_ref().map(|located| located.external);
+        let grounds = Grounds { local, own: &self.own, records: &self.records };
+        let mut candidate = |key: &ObjectKey| {
+            let tunnel = self.tunnels.get(key).filter(|tunnel| !tunnel.deleting)?;
+            let spec = tunnel.spec.as_ref().ok()?;
+            match &spec.ends {
+                Ends::ByGateway { gateway: on, peer } if on == gateway => {
+                    self.resolves += 1;
+                    Some(Candidate::new(tunnel, spec, grounds.resolve(tunnel, spec, peer)))
+                }
+                Ends::ByGateway { .. } | Ends::ByVpc { .. } => None,
+            }
         };
-        mark(&mut self.unreadable, tunnel.spec.is_err() && !tunnel.deleting);
-        mark(&mut self.leaving, tunnel.deleting);
-        let Ok(Ends::ByGateway { gateway, peer }) = tunnel.spec.as_ref().map(|spec| &spec.ends) else {
-            return;
-        };
-        if present {
-            self.by_gateway.entry(gateway.clone()).or_default().insert(tunnel.key.clone());
-            self.by_peer.entry(peer.clone()).or_default().insert(tunnel.key.clone());
-        } else {
-            remove(&mut self.by_gateway, gateway, &tunnel.key);
-            remove(&mut self.by_peer, peer, &tunnel.key);
+        let changes = keys.into_iter().map(|key| {
+            let candidate = candidate(&key);
+            (key, candidate)
+        });
+        let admission = self.admissions.entry(gateway.clone()).or_default();
+        let changed = admission.update(changes);
+        if admission.is_empty() {
+            self.admissions.remove(gateway);
         }
+        changed
     }
 
-    /// The gateways, their records, and every tunnel that is or was built on them.
-    fn around_gateways(&self, gateways: BTreeSet<GatewayName>) -> Touched {
+    fn admit_whole(&mut self, gateway: &GatewayName) {
+        let admitted = self.admissions.get(gateway).into_iter().flat_map(Admission::keys);
+        let keys: BTreeSet<ObjectKey> = self.tunnels.on(gateway).chain(admitted).cloned().collect();
+        self.admit(gateway, keys);
+    }
+
+    fn admit_all(&mut self) {
+        let gateways: BTreeSet<GatewayName> =
+            self.tunnels.gateways().chain(self.admissions.keys()).cloned().collect();
+        gateways.iter().for_each(|gateway| self.admit_whole(gateway));
+    }
+
+    /// The gateways and their records; where something is true of one that was not, every tunnel that is or
+    /// was built on it.
+    fn around_gateways(&mut self, names: BTreeSet<GatewayName>) -> Touched {
         let mut touched = Touched::new();
-        for gateway in gateways {
-            touched.extend(self.tunnels_of(&gateway).map(|t| Scope::Tunnel(t.key.clone())));
-            touched.extend(self.leaving());
-            touched.insert(Scope::Record(gateway.clone()));
-            touched.insert(Scope::Gateway(gateway));
+        for name in names {
+            // Before what was seen there is forgotten.
+            touched.extend(self.leaving(&name));
+            self.visits.keep(&name, &self.gateways.pod_uids(&name));
+            touched.extend(self.around_gateway(&name));
+            touched.insert(Scope::Record(name.clone()));
+            touched.insert(Scope::Gateway(name));
         }
         touched
     }
 
-    fn index_records(&mut self, changed: &[(ObjectKey, Option<Record>, Option<Record>)]) {
-        for (key, old, new) in changed {
-            if let Some(peer) = old.as_ref().and_then(Record::peer) {
-                remove(&mut self.peers, &peer, key);
-            }
-            if let Some(peer) = new.as_ref().and_then(Record::peer) {
-                self.peers.entry(peer).or_default().insert(key.clone());
-            }
+    /// What is to be looked at because something is true of a gateway that was not.
+    fn around_gateway(&mut self, name: &GatewayName) -> Touched {
+        let Some((old, new)) = self.gateways.work_out(name, &self.preference(name)) else {
+            return Touched::new();
+        };
+        fn local(gateway: &Option<Gateway>) -> Option<Result<std::net::Ipv4Addr, &Trouble>> {
+            gateway.as_ref().map(|gateway| gateway.located.as_ref().map(|located| located.external))
+        }
+        if local(&old) != local(&new) {
+            self.admit_whole(name);
+        }
+        let mut touched = Touched::from([Scope::Record(name.clone()), Scope::Gateway(name.clone())]);
+        let build =
+            |gateway: &Option<Gateway>| gateway.as_ref().map(|it| (it.pod.clone(), it.located.clone()));
+        if build(&old) != build(&new) {
+            touched.extend(self.tunnels.on(name).cloned().map(Scope::Tunnel));
+        }
+        touched.extend(self.leaving(name));
+        touched
+    }
+
+    /// What speaks for one of several pods of a gateway.
+    fn preference(&self, name: &GatewayName) -> Preference {
+        let published = self.cluster().and_then(|cluster| self.records.published(cluster, name));
+        Preference { serving: self.visits.serving(name).map(Into::into), published }
+    }
+
+    fn work_out_gateways(&mut self) {
+        for name in self.gateways.all_names() {
+            self.gateways.work_out(&name, &self.preference(&name));
         }
     }
 
-    /// The records that stand for a peer; more than one only when namespaces differ.
-    pub(super) fn records_of(&self, peer: &Peer) -> impl Iterator<Item = &Record> {
-        let keys = self.peers.get(peer).into_iter().flatten();
-        keys.filter_map(|key| self.records.get(key))
+    /// The tunnels being deleted that may have something on a gateway.
+    fn leaving(&self, gateway: &GatewayName) -> Touched {
+        let held = self.tunnels.leaving().iter().filter(|key| self.visits.holds(gateway, key));
+        self.tunnels.leaving_from(gateway).chain(held).cloned().map(Scope::Tunnel).collect()
     }
 
-    fn around_records(&self, changed: Vec<(ObjectKey, Option<Record>, Option<Record>)>) -> Touched {
+    /// A route matters to the tunnels of the VPC's gateways whose far range it covers.
+    fn apply_routes(&mut self, event: Change<String, BTreeSet<StaticRoute>>) -> Touched {
         let mut touched = Touched::new();
-        for (_, old, new) in changed {
-            for record in [old, new].into_iter().flatten() {
-                touched.extend(self.exchanged(&record));
-                touched.extend(record.gateway.clone().map(Scope::Record));
-                let Some(peer) = record.peer() else { continue };
-                let users = self.by_peer.get(&peer).into_iter().flatten();
-                let gateways = users.filter_map(|key| gateway_of(self.tunnels.get(key)?));
-                for gateway in gateways {
-                    touched.insert(Scope::Gateway(gateway.clone()));
-                    touched.extend(self.tunnels_of(gateway).map(|t| Scope::Tunnel(t.key.clone())));
+        for (vpc, old, new) in event.carry_out(&mut self.routes) {
+            let appeared = old.is_none() || new.is_none();
+            let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
+            let changed: Vec<&StaticRoute> = old.symmetric_difference(&new).collect();
+            for (name, located) in self.gateways.in_vpc(&vpc) {
+                let Some(admission) = self.admissions.get(name) else { continue };
+                if appeared {
+                    touched.extend(admission.keys().cloned().map(Scope::Tunnel));
+                }
+                for route in changed.iter().filter(|route| Some(route.next_hop) == located.lan) {
+                    touched.extend(admission.within(route.range).cloned().map(Scope::Tunnel));
                 }
             }
         }
         touched
     }
 
+    /// Whether a VPC leads a range to an address; unknown where the VPC is.
+    pub(super) fn leads(&self, vpc: &str, range: Cidr, next_hop: std::net::Ipv4Addr) -> Option<bool> {
+        let routes = self.routes.get(vpc)?;
+        Some(range.covering().any(|range| routes.contains(&StaticRoute { next_hop, range })))
+    }
+
+    fn apply_records(&mut self, event: Change<ObjectKey, Record>) -> Touched {
+        let mut touched = Touched::new();
+        let mut concerned: BTreeMap<GatewayName, BTreeSet<ObjectKey>> = BTreeMap::new();
+        let mut ours = BTreeSet::new();
+        for (_, old, new) in self.records.take(event) {
+            for record in [old, new].into_iter().flatten() {
+                ours.extend(record.gateway.clone().filter(|_| record.origin.is_none()));
+                touched.extend(exchanged(&record));
+                touched.extend(record.gateway.clone().map(Scope::Record));
+                let Some(peer) = record.peer() else { continue };
+                for key in self.tunnels.to(&peer) {
+                    let Some(gateway) = self.tunnels.get(key).and_then(gateway_of) else { continue };
+                    concerned.entry(gateway.clone()).or_default().insert(key.clone());
+                }
+            }
+        }
+        for name in ours {
+            touched.extend(self.around_gateway(&name));
+        }
+        for (gateway, keys) in concerned {
+            let changed = self.admit(&gateway, keys);
+            if !changed.is_empty() {
+                touched.insert(Scope::Gateway(gateway));
+                touched.extend(changed.into_iter().map(Scope::Tunnel));
+            }
+        }
+        touched
+    }
+
     fn apply_copies(&mut self, event: Change<String, Record>) -> Touched {
-        let first = self.copies.is_none();
-        let changed = event.carry_out(self.copies.get_or_insert_default());
-        if first {
+        let first = self.records.copies().is_none();
+        let changed = self.records.take_copies(event);
+        if first && self.records.copies().is_some() {
             // Before the first list nothing could be exported nor swept.
             return self.everything();
         }
-        both(changed).flat_map(|copy| self.exchanged(&copy)).collect()
+        let both = changed.into_iter().flat_map(|(_, old, new)| [old, new]).flatten();
+        both.flat_map(|copy| exchanged(&copy)).collect()
     }
 
     /// Whether our id is ours alone decides about everything; whose the others are, about nothing here. A claim
     /// that was only renewed is no news, least of all our own.
     fn apply_members(&mut self, members: Members) -> Touched {
-        let standing = member::standing(self);
-        let before = std::mem::replace(&mut self.members, members);
-        match (before == self.members, standing == member::standing(self)) {
+        let standing = self.own.standing().clone();
+        let before = std::mem::replace(&mut self.own.members, members);
+        self.own.work_out();
+        match (before == self.own.members, standing == *self.own.standing()) {
             (true, _) => Touched::new(),
             (false, true) => [Scope::Membership].into(),
-            (false, false) => self.everything(),
+            (false, false) => self.around_us(),
         }
     }
 
-    /// The scopes at the broker and here that a record may concern.
-    fn exchanged(&self, record: &Record) -> Vec<Scope> {
-        let export = record.copy_name().map(Scope::Export);
-        let at_broker = [Scope::Export(record.key.name.clone())];
-        let here = record.home().map(Scope::Import);
-        let itself = [Scope::Import(record.key.clone())];
-        at_broker.into_iter().chain(export).chain(here).chain(itself).collect()
-    }
-
-    fn tunnels_in_vpcs(&self, vpcs: &BTreeSet<String>) -> Touched {
-        if vpcs.is_empty() {
+    /// An outcome matters to the tunnels of which it says something else than the one before.
+    fn apply_outcome(&mut self, gateway: GatewayName, outcome: Outcome) -> Touched {
+        if !self.gateways.pod_uids(&gateway).contains(outcome.pod_uid.as_str()) {
+            // The pod is gone, and what was found there with it.
             return Touched::new();
         }
-        self.tunnels.keys().cloned().map(Scope::Tunnel).collect()
-    }
-
-    fn apply_outcome(&mut self, gateway: GatewayName, outcome: Outcome) -> Touched {
-        let new = outcome.clone();
-        let old = self.outcomes.insert(gateway.clone(), outcome);
-        let differs = |key: &ObjectKey| old.as_ref().is_none_or(|old| old.of(key) != new.of(key));
-        let here = self.tunnels_of(&gateway).map(|t| &t.key).filter(|key| differs(key));
-        here.cloned().map(Scope::Tunnel).chain(self.leaving()).collect()
-    }
-}
-
-/// The gateway of ours that a tunnel names.
-pub(super) fn gateway_of(tunnel: &Tunnel) -> Option<&GatewayName> {
-    match &tunnel.spec.as_ref().ok()?.ends {
-        Ends::ByGateway { gateway, .. } => Some(gateway),
-        Ends::ByVpc { .. } => None,
-    }
-}
-
-fn both<K, V>(changed: Vec<(K, Option<V>, Option<V>)>) -> impl Iterator<Item = V> {
-    changed.into_iter().flat_map(|(_, old, new)| [old, new]).flatten()
-}
-
-fn remove<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: &V) {
-    if let Some(set) = index.get_mut(key) {
-        set.remove(value);
-        if set.is_empty() {
-            index.remove(key);
+        let mut touched = self.leaving(&gateway);
+        let uid = outcome.pod_uid.clone();
+        let serves = self.gateways.pod(&gateway).is_ok_and(|pod| pod.uid == uid);
+        let old = self.visits.take(&gateway, outcome, serves);
+        let new = self.visits.of_pod(&gateway, &uid);
+        let differs = |key: &&ObjectKey| {
+            old.as_ref().map(|outcome| outcome.of(key)) != new.map(|outcome| outcome.of(key))
+        };
+        touched.extend(self.tunnels.on(&gateway).filter(differs).cloned().map(Scope::Tunnel));
+        touched.extend(self.leaving(&gateway));
+        let clean = |outcome: &Outcome| compile::is_clean(outcome, self.tunnels.unreadable());
+        if !serves && old.as_ref().is_some_and(clean) && !new.is_some_and(clean) {
+            // A visit that was under way when another pod took over.
+            touched.insert(Scope::Gateway(gateway));
         }
+        touched
+    }
+}
+
+/// The scopes at the broker and here that a record may concern.
+fn exchanged(record: &Record) -> Vec<Scope> {
+    let export = record.copy_name().map(Scope::Export);
+    let at_broker = [Scope::Export(record.key.name.clone())];
+    let here = record.home().map(Scope::Import);
+    let itself = [Scope::Import(record.key.clone())];
+    at_broker.into_iter().chain(export).chain(here).chain(itself).collect()
+}
+
+impl crate::room::State for State {
+    type Event = Event;
+    type Scope = Scope;
+
+    fn apply(&mut self, event: Event) -> Touched {
+        State::apply(self, event)
+    }
+
+    fn everything(&self) -> Touched {
+        State::everything(self)
     }
 }

@@ -1,15 +1,15 @@
 //! What a tunnel object says of itself, as values; writing it is somebody else's job.
 
-use std::collections::BTreeMap;
-
-use super::compile::{self, Located};
+use super::compile;
+use super::gateways::Located;
 use super::objects::{Ends, Tunnel};
 use super::outcome::Trouble;
 use super::state::State;
 use super::want::{EgressRange, TunnelWant};
-use crate::names::ObjectKey;
+use crate::condition::Conditions;
+use crate::names::{GatewayName, ObjectKey};
 
-/// The status of a tunnel: the contract's fields as text, and conditions by type.
+/// The status of a tunnel: the contract's fields as text, and conditions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TunnelStatus {
     /// Whether the gateway once held everything.
@@ -36,23 +36,8 @@ pub struct TunnelStatus {
     pub peer: Option<String>,
     /// The generation that all this is about.
     pub observed_generation: Option<i64>,
-    /// The conditions.
-    pub conditions: BTreeMap<&'static str, Condition>,
-}
-
-/// A condition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Condition {
-    /// `True` or `False`.
-    pub status: bool,
-    /// One word.
-    pub reason: String,
-    /// One sentence.
-    pub message: String,
-    /// The generation it is about.
-    pub observed_generation: i64,
-    /// When `status` last changed, as written on the object; empty when it changes with this write.
-    pub since: String,
+    /// The conditions, others' too.
+    pub conditions: Conditions,
 }
 
 /// The condition that says whether a tunnel carries traffic.
@@ -67,9 +52,6 @@ pub const UNDERLAY: &str = "Underlay";
 /// Whether TCP's segment size is fitted to the tunnel; only there when it is not.
 pub const SEGMENT_SIZE: &str = "SegmentSize";
 
-/// The condition types we own; others on the object are left alone.
-pub const CONDITIONS: [&str; 5] = [READY, ROUTED, CLEANUP_BLOCKED, UNDERLAY, SEGMENT_SIZE];
-
 /// What should become of our finalizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finalizer {
@@ -79,7 +61,7 @@ pub enum Finalizer {
     Add,
     /// Take it off: nothing is left to clean.
     Remove,
-    /// It stays, because the gateway can not be cleaned.
+    /// It stays, because the gateway cannot be cleaned.
     Blocked(Trouble),
 }
 
@@ -94,7 +76,7 @@ pub struct TunnelTask {
 
 /// Compiles the scope of a tunnel object.
 pub fn tunnel(state: &State, key: &ObjectKey) -> Option<TunnelTask> {
-    let tunnel = state.tunnels.get(key)?;
+    let tunnel = state.tunnel(key)?;
     let finalizer = finalizer(state, tunnel);
     let status = match &finalizer {
         Finalizer::Remove => None,
@@ -120,7 +102,7 @@ fn finalizer(state: &State, tunnel: &Tunnel) -> Finalizer {
 
 fn blocked(tunnel: &Tunnel, trouble: &Trouble) -> TunnelStatus {
     let message = format!(
-        "the gateway still holds the tunnel and can not be cleaned: {trouble}. To let the object go all the same: \
+        "the gateway still holds the tunnel and cannot be cleaned: {trouble}. To let the object go anyway: \
          kubectl annotate vpcnattunnel -n {} {} causeway/abandon=true",
         tunnel.key.namespace, tunnel.key.name
     );
@@ -142,15 +124,15 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
         });
     }
     match verdict {
-        compile::Verdict::Up { want, located, arp_off, unclamped } => {
-            fill(&mut status, state, tunnel, &want, &located);
-            set(&mut status, tunnel, READY, true, "Up", up_sentence(state, &want, &located));
-            routed(&mut status, state, tunnel, &want, &located);
+        compile::Verdict::Up { want, gateway, located, arp_off, unclamped } => {
+            fill(&mut status, state, want, gateway, located);
+            set(&mut status, tunnel, READY, true, "Up", up_sentence(state, want, gateway));
+            routed(&mut status, state, tunnel, want, located);
             underlay(&mut status, tunnel, arp_off);
             segment_size(&mut status, tunnel, unclamped);
         }
         compile::Verdict::Down(trouble) => {
-            // Nobody looks after these while it is down.
+            // Nobody observes these while it is down.
             for kind in [ROUTED, UNDERLAY, SEGMENT_SIZE] {
                 status.conditions.remove(kind);
             }
@@ -161,29 +143,35 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
     Some(status)
 }
 
-fn fill(status: &mut TunnelStatus, state: &State, tunnel: &Tunnel, want: &TunnelWant, located: &Located<'_>) {
+fn fill(
+    status: &mut TunnelStatus,
+    state: &State,
+    want: &TunnelWant,
+    gateway: &GatewayName,
+    located: &Located,
+) {
     status.initialized = true;
     status.internal_ip = Some(want.local.to_string());
     status.remote_ip = Some(want.remote.to_string());
     status.interface_addr = Some(want.address.to_string());
     status.kind = Some(want.kind.word().into());
-    status.gateway = super::state::gateway_of(tunnel).map(ToString::to_string);
-    status.globalnet = state.globalnet().map(|range| range.to_string());
+    status.gateway = Some(gateway.to_string());
+    status.globalnet = state.own.globalnet().map(|range| range.to_string());
     status.remote_globalnet = Some(want.remote_range.to_string());
     status.ovn_gw_ip = Some(located.router.to_string());
-    status.egress = state.egress().iter().map(ToString::to_string).collect();
+    status.egress = state.own.egress().iter().map(ToString::to_string).collect();
 }
 
-fn up_sentence(state: &State, want: &TunnelWant, located: &Located<'_>) -> String {
+fn up_sentence(state: &State, want: &TunnelWant, gateway: &GatewayName) -> String {
     let EgressRange { first, last } = want.egress;
     let mut text = format!(
         "{} leads to {} through {} at {}; sources appear there as {first} to {last}",
         want.kind.word(),
         want.remote_range,
-        located.pod.gateway,
+        gateway,
         want.remote
     );
-    let given = state.egress().len();
+    let given = state.own.egress().len();
     let used = want.egress.len() as usize;
     if used < given {
         text += &format!(" ({used} of {given} egress addresses: the others are not contiguous with them)");
@@ -192,45 +180,40 @@ fn up_sentence(state: &State, want: &TunnelWant, located: &Located<'_>) -> Strin
 }
 
 /// Whether the VPC's router sends the far range to this gateway. We never add that route in this form.
-fn routed(
-    status: &mut TunnelStatus,
-    state: &State,
-    tunnel: &Tunnel,
-    want: &TunnelWant,
-    located: &Located<'_>,
-) {
-    status.conditions.remove(ROUTED);
-    let (Some(vpc), Some(lan)) = (located.vpc, located.lan) else { return };
-    let Some(routes) = state.vpcs.get(vpc) else { return };
-    let leads = routes.iter().any(|route| route.next_hop == lan && route.range.covers(want.remote_range));
+fn routed(status: &mut TunnelStatus, state: &State, tunnel: &Tunnel, want: &TunnelWant, located: &Located) {
     let range = want.remote_range;
-    if leads {
-        set(status, tunnel, ROUTED, true, "StaticRoute", format!("Vpc {vpc} leads {range} to {lan}"));
-    } else {
-        let message = format!(
-            "no static route of Vpc {vpc} leads {range} to {lan}; add one, or workloads can not reach the tunnel"
-        );
-        set(status, tunnel, ROUTED, false, "NoStaticRoute", message);
+    let known = located.vpc.as_deref().zip(located.lan);
+    let known = known.and_then(|(vpc, lan)| Some((vpc, lan, state.leads(vpc, range, lan)?)));
+    match known {
+        None => status.conditions.remove(ROUTED),
+        Some((vpc, lan, true)) => {
+            set(status, tunnel, ROUTED, true, "StaticRoute", format!("Vpc {vpc} leads {range} to {lan}"));
+        }
+        Some((vpc, lan, false)) => {
+            let message = format!(
+                "no static route of Vpc {vpc} leads {range} to {lan}; add one, or workloads cannot reach the tunnel"
+            );
+            set(status, tunnel, ROUTED, false, "NoStaticRoute", message);
+        }
     }
 }
 
 fn underlay(status: &mut TunnelStatus, tunnel: &Tunnel, arp_off: bool) {
-    status.conditions.remove(UNDERLAY);
     if arp_off {
         let message = "net1 of the gateway has ARP switched off, as kube-ovn 1.12 leaves it until the gateway's \
-                       first EIP: give it an IptablesEIP, or the peer can not be reached";
+                       first EIP: give it an IptablesEIP, or the peer cannot be reached";
         set(status, tunnel, UNDERLAY, false, "ArpOff", message.into());
+    } else {
+        status.conditions.remove(UNDERLAY);
     }
 }
 
 fn segment_size(status: &mut TunnelStatus, tunnel: &Tunnel, unclamped: Option<&str>) {
-    status.conditions.remove(SEGMENT_SIZE);
-    if let Some(why) = unclamped {
-        let message = format!(
-            "TCP may use segments that are too large for the tunnel, and stalls where ICMP is filtered: {why}"
-        );
-        set(status, tunnel, SEGMENT_SIZE, false, "NotFitted", message);
-    }
+    let Some(why) = unclamped else { return status.conditions.remove(SEGMENT_SIZE) };
+    let message = format!(
+        "TCP may use segments that are too large for the tunnel, and stalls where ICMP is filtered: {why}"
+    );
+    set(status, tunnel, SEGMENT_SIZE, false, "NotFitted", message);
 }
 
 fn set(
@@ -241,14 +224,5 @@ fn set(
     reason: &str,
     message: String,
 ) {
-    let before = tunnel.status.conditions.get(kind).filter(|before| before.status == truth);
-    let since = before.map(|before| before.since.clone()).unwrap_or_default();
-    let condition = Condition {
-        status: truth,
-        reason: reason.into(),
-        message,
-        observed_generation: tunnel.generation,
-        since,
-    };
-    status.conditions.insert(kind, condition);
+    status.conditions.set(kind, truth, reason, message, tunnel.generation);
 }

@@ -31,7 +31,7 @@ impl TunnelKind {
 }
 
 /// The addresses that traffic into a tunnel appears to come from, first to last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EgressRange {
     /// The first address.
     pub first: Ipv4Addr,
@@ -106,8 +106,8 @@ pub struct Want {
     pub tunnels: BTreeMap<LinkName, TunnelWant>,
     /// Needed while there is any tunnel.
     pub inbound: Option<Inbound>,
-    /// Objects whose things stay as they are: their new text makes no sense, or their peer is out of
-    /// sight, and what worked is better than nothing.
+    /// Objects whose things stay as they are: their new text makes no sense, or their peer is
+    /// missing, and what worked is better than nothing.
     pub frozen: BTreeSet<ObjectKey>,
 }
 

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use causeway_core::names::{Cidr, HostAddr, ObjectKey};
-use causeway_core::vpc::action::{LOOSE, clamp_spec, rule_spec};
+use causeway_core::vpc::action::{LOOSE, clamp_spec, rule_spec, shared_clamp_spec};
 use causeway_core::vpc::{
-    EgressRange, Have, Inbound, LINK_GROUP, Link, LinkKind, Nat, NatRule, ROUTE_PROTOCOL, Route, TunnelKind,
-    TunnelWant, Variant, Want,
+    EgressRange, Have, Inbound, LINK_GROUP, Link, LinkKind, Nat, NatRule, ROUTE_PROTOCOL, Refused, Route,
+    TunnelKind, TunnelWant, Variant, Want,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -165,7 +165,9 @@ fn clamp() -> impl Strategy<Value = NatRule> {
         NatRule::Ours { owner, spec }
     });
     let foreign = Just(NatRule::Foreign("-p tcp -j TCPMSS --set-mss 1200".into()));
-    prop_oneof![3 => ours, 1 => foreign]
+    let odd = Just(NatRule::Shared { spec: "-m comment --comment \"causeway:all\" -j ACCEPT".into() });
+    let shared = Just(NatRule::Shared { spec: shared_clamp_spec() });
+    prop_oneof![6 => ours, 2 => foreign, 3 => shared, 1 => odd]
 }
 
 fn nat() -> impl Strategy<Value = Nat> {
@@ -195,6 +197,12 @@ pub(crate) fn have() -> impl Strategy<Value = Have> {
         });
         Have { links, routes, nat, forwarding }
     })
+}
+
+/// What a gateway refused before, of what it should hold.
+pub(crate) fn refused() -> impl Strategy<Value = Refused> {
+    (vec(owner(), 0..3), any::<bool>())
+        .prop_map(|(tunnels, shared_clamp)| Refused { tunnels: tunnels.into_iter().collect(), shared_clamp })
 }
 
 /// What a gateway holds that once was made to hold something else, then was damaged a little: nearer to life than

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use causeway_core::names::{Cidr, ObjectKey};
-use causeway_core::vpc::action::{clamp_spec, rule_spec};
+use causeway_core::vpc::action::{SHARED, clamp_spec, rule_spec, shared_clamp_spec};
 use causeway_core::vpc::{EgressRange, MARK, Nat, NatRule, Variant};
 
 use super::unreadable;
@@ -22,7 +22,7 @@ struct Listing {
 
 /// Both variants' rules. One that is installed but does not work here (no kernel support) counts as absent where
 /// the other is seen to be the gateway's; otherwise the gateway's own rules may be in it.
-pub(super) fn nat(sections: &Sections, stderr: &[u8]) -> Result<Nat, Trouble> {
+pub(super) fn nat(sections: &Sections) -> Result<Nat, Trouble> {
     let mut listings = BTreeMap::new();
     let mut broken = None;
     for (variant, name) in [(Variant::Legacy, "rules-legacy"), (Variant::Nft, "rules-nft")] {
@@ -30,7 +30,7 @@ pub(super) fn nat(sections: &Sections, stderr: &[u8]) -> Result<Nat, Trouble> {
             Some(section) if section.status == 0 => {
                 listings.insert(variant, listing(&section.text)?);
             }
-            Some(section) => broken = Some(failed(section.status, stderr)),
+            Some(section) => broken = Some(failed(section.status, &section.text)),
             None => {}
         }
     }
@@ -72,6 +72,9 @@ fn listing(text: &str) -> Result<Listing, Trouble> {
         } else if ["nat", "mangle"].iter().any(|table| line.starts_with(&format!("# Table `{table}' "))) {
             // Somebody's nft rules there have no iptables form: what ours are is unknown.
             return Err(unreadable("rules", line.trim_start_matches("# ")));
+        } else if let Some(rule) = line.strip_prefix("s ") {
+            let rule = source_nat_of_ours(rule).ok_or_else(|| unreadable("rules", line))?;
+            listing.postrouting.push(rule);
         } else if table == "nat" {
             listing.is_the_gateways |= line.starts_with(":SNAT_FILTER ");
             listing.postrouting.extend(line.strip_prefix("-A POSTROUTING ").map(rule));
@@ -82,6 +85,18 @@ fn listing(text: &str) -> Result<Listing, Trouble> {
     Ok(listing)
 }
 
+/// `range owner addresses`: what `observe.sh` makes of a rule of the form that ours have.
+fn source_nat_of_ours(text: &str) -> Option<NatRule> {
+    let mut words = text.split(' ');
+    let (range, owner, egress) = (words.next()?, words.next()?, words.next()?);
+    let Ok(owner) = owner.parse::<ObjectKey>() else {
+        let spec = format!("-d {range} -m comment --comment \"{MARK}{owner}\" -j SNAT --to-source {egress}");
+        return Some(NatRule::Foreign(spec));
+    };
+    let spec = rule_spec(&owner, range.parse().ok()?, addresses(egress)?);
+    Some(NatRule::Ours { owner, spec })
+}
+
 fn rule(spec: &str) -> NatRule {
     let spec = spec.trim_end();
     ours(spec).unwrap_or_else(|| NatRule::Foreign(spec.into()))
@@ -90,7 +105,12 @@ fn rule(spec: &str) -> NatRule {
 fn ours(spec: &str) -> Option<NatRule> {
     let words = words(spec)?;
     let comment = words.iter().position(|word| word == "--comment")?;
-    let owner: ObjectKey = words.get(comment + 1)?.strip_prefix(MARK)?.parse().ok()?;
+    let comment = words.get(comment + 1)?;
+    if comment == SHARED {
+        let spec = in_order(&words, shared_clamp_spec()).unwrap_or_else(|| spec.into());
+        return Some(NatRule::Shared { spec });
+    }
+    let owner: ObjectKey = comment.strip_prefix(MARK)?.parse().ok()?;
     let canonical = source_nat(&owner, &words).or_else(|| clamp(&owner, &words));
     let spec = canonical.unwrap_or_else(|| spec.into());
     Some(NatRule::Ours { owner, spec })
@@ -118,10 +138,14 @@ fn source_nat(owner: &ObjectKey, words: &[String]) -> Option<String> {
     (target && comments == 1).then_some(rule_spec(owner, range.or_else(everything)?, egress?))
 }
 
-/// The same of a rule that fits segment sizes: its words may come in another order.
+/// The same of a rule that fits segment sizes.
 fn clamp(owner: &ObjectKey, listed: &[String]) -> Option<String> {
     let link = listed.iter().position(|word| word == "-o").and_then(|at| listed.get(at + 1))?;
-    let spec = clamp_spec(owner, link);
+    in_order(listed, clamp_spec(owner, link))
+}
+
+/// The rule in the order in which we say it, if it has the same words.
+fn in_order(listed: &[String], spec: String) -> Option<String> {
     let sorted = |mut words: Vec<String>| {
         words.sort_unstable();
         words

@@ -16,7 +16,7 @@ pub(crate) mod want;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 
 use causeway_core::vpc::{Have, Plan, Variant, Want, plan};
-use causeway_datapath::{Applied, Commands, Datapath};
+use causeway_datapath::{Applied, Commands, Datapath, Listing};
 pub(crate) use net::{Local, Netns};
 
 /// The whole topology.
@@ -25,21 +25,11 @@ pub(crate) struct Lab {
     pub(crate) workloads: [Netns; 2],
 }
 
-/// Whether this machine can run these tests; why not is printed, and is an error where CI is set.
-pub(crate) fn ready() -> bool {
-    ready_with(&[])
-}
-
-/// As [`ready`], for a test that needs more tools, each with arguments that do no harm.
-pub(crate) fn ready_with(tools: &[(&str, &[&str])]) -> bool {
-    let missing = net::prerequisites(tools);
-    match &missing {
-        None => true,
-        Some(why) if std::env::var_os("CI").is_some() => panic!("{why}"),
-        Some(why) => {
-            eprintln!("skipped: {why}");
-            false
-        }
+/// Fails where this machine cannot run these tests, and says what it lacks. A test may need more tools, each with
+/// arguments that do no harm.
+pub(crate) fn require(tools: &[(&str, &[&str])]) {
+    if let Some(why) = net::prerequisites(tools) {
+        panic!("{why}");
     }
 }
 
@@ -78,9 +68,9 @@ impl Lab {
     /// Observes, plans and applies once; nothing may fail.
     pub(crate) async fn converge(&self, side: usize, want: &Want) -> (Plan, Have) {
         let datapath = self.datapath(side);
-        let have = datapath.observe().await.expect("observed");
-        let plan = plan(want, &have);
-        let Applied { have, failures } = datapath.apply(&plan).await.expect("applied");
+        let plan = plan(want, &observed(&datapath).await);
+        let Applied { listing: Listing { have, .. }, failures } =
+            datapath.apply(&plan, None).await.expect("applied");
         assert!(failures.is_empty(), "{failures:?} in {plan:?}");
         assert_eq!(causeway_core::vpc::plan(want, &have).steps, [], "a second plan is empty");
         (plan, have)
@@ -112,6 +102,11 @@ impl Lab {
             );
         }
     }
+}
+
+/// What a gateway holds.
+pub(crate) async fn observed(datapath: &impl Datapath) -> Have {
+    datapath.observe(None).await.expect("observed").listing().expect("a listing").have
 }
 
 /// The two iptables variants.

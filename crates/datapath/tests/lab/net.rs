@@ -9,9 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use causeway_datapath::{Output, Run, RunError};
+use causeway_datapath::{Output, Run, RunError, SEEN, end_of};
 use nix::sched::{CloneFlags, setns};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Notify;
 
 /// What is missing to run the tests, if anything.
 pub(crate) fn prerequisites(more: &[(&str, &[&str])]) -> Option<String> {
@@ -123,10 +124,24 @@ pub(crate) struct Local {
 impl Local {
     /// As `run`, but the input ends after what is given.
     pub(crate) async fn run_to_end_of_input(&self, argv: &[&str], stdin: &[u8]) -> Result<Output, RunError> {
-        self.run_with(argv, stdin, false).await
+        self.run_with(argv, &[(stdin, None)], false).await
     }
 
-    async fn run_with(&self, argv: &[&str], stdin: &[u8], keep_open: bool) -> Result<Output, RunError> {
+    /// As `run`, but each piece of the input waits for its permission; what the command says is read afterwards.
+    pub(crate) async fn run_in_pieces(
+        &self,
+        argv: &[&str],
+        pieces: &[(&[u8], Option<&Notify>)],
+    ) -> Result<Output, RunError> {
+        self.run_with(argv, pieces, true).await
+    }
+
+    async fn run_with(
+        &self,
+        argv: &[&str],
+        pieces: &[(&[u8], Option<&Notify>)],
+        keep_open: bool,
+    ) -> Result<Output, RunError> {
         let mut command = tokio::process::Command::new("/usr/bin/nsenter");
         command.args(["-t", &self.pid.to_string(), "-n"]);
         // The tools of another image can be tried: its unpacked root folder, with /proc mounted in it.
@@ -138,29 +153,50 @@ impl Local {
         if let Some(path) = &self.path {
             command.env("PATH", path);
         }
-        let mut child = command.spawn().map_err(|error| RunError::Lost(error.to_string()))?;
-        let mut input = child.stdin.take().expect("piped");
-        let feed = async {
-            let _ = input.write_all(stdin).await;
-            keep_open.then_some(input)
-        };
         let limit = Duration::from_secs(30);
-        let all = async { tokio::join!(feed, child.wait_with_output()) };
-        let (_input, output) =
-            tokio::time::timeout(limit, all).await.map_err(|_| RunError::TimedOut(limit))?;
-        let output = output.map_err(|error| RunError::Lost(error.to_string()))?;
-        Ok(Output {
-            status: output.status.code().unwrap_or(-1),
-            stdout: output.stdout,
-            stderr: output.stderr,
-        })
+        let child = command.spawn().map_err(|error| RunError::Lost(error.to_string()))?;
+        let output = tokio::time::timeout(limit, converse(child, pieces, keep_open)).await;
+        output.map_err(|_| RunError::TimedOut(limit))?.map_err(|error| RunError::Lost(error.to_string()))
     }
+}
+
+/// Feeds a command and reads what it says until it has said all, then lets it end; its input stays open until
+/// then, unless that is part of the test.
+async fn converse(
+    mut child: tokio::process::Child,
+    pieces: &[(&[u8], Option<&Notify>)],
+    keep_open: bool,
+) -> std::io::Result<Output> {
+    let mut input = child.stdin.take();
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let (mut out, mut err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+    let feed = async {
+        for (piece, permission) in pieces {
+            if let Some(permission) = permission {
+                permission.notified().await;
+            }
+            if let Some(pipe) = &mut input {
+                let _ = pipe.write_all(piece).await;
+            }
+        }
+        if !keep_open {
+            input = None;
+        }
+        while end_of(&stdout).is_none() && out.read_buf(&mut stdout).await? > 0 {}
+        if let Some(pipe) = &mut input {
+            let _ = pipe.write_all(SEEN).await;
+        }
+        out.read_to_end(&mut stdout).await
+    };
+    let (read, complained) = tokio::join!(feed, err.read_to_end(&mut stderr));
+    read.and(complained)?;
+    Ok(Output { status: child.wait().await?.code(), stdout, stderr })
 }
 
 #[async_trait]
 impl Run for Local {
     async fn run(&self, argv: &[&str], stdin: &[u8]) -> Result<Output, RunError> {
-        self.run_with(argv, stdin, true).await
+        self.run_with(argv, &[(stdin, None)], true).await
     }
 }
 

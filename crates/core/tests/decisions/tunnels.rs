@@ -1,19 +1,16 @@
-//! What becomes of tunnels and records, told as cases.
-
-mod world;
+//! What becomes of tunnels.
 
 use std::collections::BTreeMap;
 
-use causeway_core::GatewayName;
+use crate::world::{self, World, key};
 use causeway_core::vpc::exchange::{self, RecordTask};
-use causeway_core::vpc::member::{Member, MembershipTask, membership};
 use causeway_core::vpc::objects::{Eip, Ends, NodeHealth, VpcGateway};
 use causeway_core::vpc::outcome::{judge, repairs};
 use causeway_core::vpc::status::{CLEANUP_BLOCKED, Finalizer, READY, ROUTED, SEGMENT_SIZE};
 use causeway_core::vpc::{
     Change, Event, Have, Outcome, Plan, Problem, Scope, Trouble, TunnelKind, Visit, compile, model, plan,
 };
-use world::{World, key};
+use causeway_core::{Condition, GatewayName, Truth};
 
 #[test]
 fn a_tunnel_is_up_once_its_gateway_was_seen_holding_it() {
@@ -22,7 +19,7 @@ fn a_tunnel_is_up_once_its_gateway_was_seen_holding_it() {
     assert_eq!(world.status("ns1/demo"), None, "the gateway's first word is awaited");
     world.visit("gw1");
     let status = world.status("ns1/demo").expect("a status");
-    assert!(status.conditions[READY].status);
+    assert!(status.conditions.is_true(READY));
     assert!(status.initialized);
     assert_eq!(status.internal_ip.as_deref(), Some("172.50.16.11"));
     assert_eq!(status.remote_ip.as_deref(), Some("172.50.16.21"));
@@ -40,7 +37,14 @@ fn the_older_of_two_that_collide_wins_and_the_other_says_who_has_it() {
     world.visit("gw1");
     assert_eq!(world.reason("ns1/old"), "Up");
     assert_eq!(world.reason("ns1/young"), "VniConflict");
-    let message = world.status("ns1/young").expect("a status").conditions[READY].message.clone();
+    let message = world
+        .status("ns1/young")
+        .expect("a status")
+        .conditions
+        .get(READY)
+        .expect("it is set")
+        .message
+        .clone();
     assert!(message.contains("ns1/old"), "{message}");
     world.state.apply(Event::Tunnels(Change::Gone(key("ns1/old"))));
     world.visit("gw1");
@@ -228,7 +232,9 @@ fn a_gateway_that_refuses_blocks_the_deletion_until_it_is_abandoned() {
     world.fail("gw1", Trouble::ExecRefused("forbidden".into()));
     assert!(matches!(world.finalizer("ns1/demo"), Finalizer::Blocked(Trouble::ExecRefused(_))));
     let status = world.status("ns1/demo").expect("a status");
-    assert!(status.conditions[CLEANUP_BLOCKED].message.contains("causeway/abandon=true"));
+    assert!(
+        status.conditions.get(CLEANUP_BLOCKED).expect("it is set").message.contains("causeway/abandon=true")
+    );
     world.tunnel("ns1/demo", |t| {
         t.deleting = true;
         t.abandon = true;
@@ -257,11 +263,11 @@ fn whether_the_vpc_leads_to_the_gateway_is_said_beside() {
     let mut world = World::new();
     world.tunnel("ns1/demo", |_| {});
     world.visit("gw1");
-    assert!(world.status("ns1/demo").expect("a status").conditions[ROUTED].status);
-    world.state.apply(Event::Vpcs(Change::Put("test-vpc-1".into(), Vec::new())));
+    assert!(world.status("ns1/demo").expect("a status").conditions.is_true(ROUTED));
+    world.state.apply(Event::Vpcs(Change::Put("test-vpc-1".into(), Default::default())));
     let status = world.status("ns1/demo").expect("a status");
-    assert!(!status.conditions[ROUTED].status);
-    assert!(status.conditions[READY].status, "the tunnel itself is up");
+    assert!(!status.conditions.is_true(ROUTED));
+    assert!(status.conditions.is_true(READY), "the tunnel itself is up");
 }
 
 #[test]
@@ -271,7 +277,8 @@ fn egress_addresses_with_a_hole_are_used_up_to_it_and_that_is_said() {
     let addresses = [1, 2, 3, 7].map(|n| std::net::Ipv4Addr::new(242, 0, 0, n));
     world.state.apply(Event::Egress(addresses.into()));
     world.visit("gw1");
-    let message = world.status("ns1/demo").expect("a status").conditions[READY].message.clone();
+    let message =
+        world.status("ns1/demo").expect("a status").conditions.get(READY).expect("it is set").message.clone();
     assert!(message.contains("242.0.0.1 to 242.0.0.3") && message.contains("3 of 4"), "{message}");
 }
 
@@ -310,14 +317,17 @@ fn only_what_was_up_before_counts_as_drift() {
     let from_nothing = plan(&want, &Have::default());
     let gateway: GatewayName = "gw1".parse().expect("name");
     let told = |world: &World, pod: &str, planned: &Plan| {
-        repairs(world.state.outcome(&gateway), pod, &want, planned, &Visit::default())
+        let now = judge(&want, planned, &BTreeMap::new(), &world.have("gw1"));
+        repairs(world.state.outcome(&gateway), pod, &want, planned, &now)
     };
     assert!(told(&world, "u1", &from_nothing).is_empty(), "it is new");
     world.visit("gw1");
     let mut have = world.have("gw1");
     have.routes.retain(|route| route.via.is_some());
     let planned = plan(&want, &have);
-    assert_eq!(told(&world, "u1", &planned)[&key("ns1/demo")], "route 242.1.0.0/16 dev demo");
+    let repaired = told(&world, "u1", &planned);
+    assert_eq!(repaired.tunnels[&key("ns1/demo")], "route 242.1.0.0/16 dev demo");
+    assert_eq!(repaired.gateway, None);
     assert!(told(&world, "u2", &planned).is_empty(), "another pod is no drift");
     for step in &planned.steps {
         model::apply(&mut have, &step.action).expect("it works");
@@ -348,130 +358,15 @@ fn a_gateway_that_can_not_fit_segment_sizes_has_its_tunnels_up_and_says_so() {
     tell(&mut world, visit.clone());
     assert_eq!(world.reason("ns1/demo"), "Up");
     let status = world.status("ns1/demo").expect("a status");
-    let condition = &status.conditions[SEGMENT_SIZE];
-    assert!(!condition.status && condition.message.contains("can't initialize"), "{condition:?}");
+    let condition = status.conditions.get(SEGMENT_SIZE).expect("it is set");
+    assert!(!condition.is_true() && condition.message.contains("can't initialize"), "{condition:?}");
     let again = plan(&want, &have);
     let outcome = world.state.outcome(&"gw1".parse().expect("name"));
     assert!(repairs(outcome, "u1", &want, &again, &visit).is_empty(), "trying again is no repair");
 
     world.visit("gw1");
     let status = world.status("ns1/demo").expect("a status");
-    assert!(!status.conditions.contains_key(SEGMENT_SIZE), "it works now");
-}
-
-#[test]
-fn a_ready_gateway_is_published_and_a_restart_keeps_its_record() {
-    let mut world = World::new();
-    let gateway = "gw1".parse().expect("name");
-    let RecordTask::Put(record, None) = exchange::own_record(&world.state, &gateway) else {
-        panic!("a new record")
-    };
-    assert_eq!(record.key, key("kube-system/gw1-cluster1"));
-    assert_eq!((record.external_ip.as_str(), record.globalnet.as_str()), ("172.50.16.11", "242.0.0.0/16"));
-    assert_eq!(record.labels["localVpc"], "test-vpc-1");
-    world.take_in(&record);
-    assert_eq!(exchange::own_record(&world.state, &gateway), RecordTask::Nothing);
-    world.state.apply(Event::Pods(Change::Reset(Default::default())));
-    assert_eq!(exchange::own_record(&world.state, &gateway), RecordTask::Nothing, "it may come back");
-    world.state.apply(Event::StatefulSets(Change::Reset(Default::default())));
-    assert!(matches!(exchange::own_record(&world.state, &gateway), RecordTask::Delete(..)), "it is gone");
-}
-
-#[test]
-fn our_records_are_copied_to_the_broker_under_a_dotted_name() {
-    let mut world = World::new();
-    let gateway = "gw1".parse().expect("name");
-    let RecordTask::Put(record, None) = exchange::own_record(&world.state, &gateway) else {
-        panic!("a new record")
-    };
-    world.take_in(&record);
-    assert_eq!(
-        exchange::export(&world.state, "gw1.cluster1"),
-        RecordTask::Nothing,
-        "the broker was not seen yet"
-    );
-    world.state.apply(Event::Copies(Change::Reset(Default::default())));
-    let RecordTask::Put(copy, None) = exchange::export(&world.state, "gw1.cluster1") else {
-        panic!("a copy")
-    };
-    assert_eq!(copy.key, key("submariner-k8s-broker/gw1.cluster1"));
-    assert_eq!(copy.labels["submariner-io/clusterID"], "cluster1");
-    assert_eq!(copy.labels["submariner-io/originatingNamespace"], "kube-system");
-    assert_eq!(exchange::export(&world.state, "gw1.cluster2"), RecordTask::Nothing, "not ours");
-}
-
-#[test]
-fn others_copies_come_home_with_a_dash_and_go_with_their_copy() {
-    let mut world = World::new();
-    let home = key("kube-system/gw7-cluster4");
-    world.state.apply(Event::Copies(Change::Reset(Default::default())));
-    world.copy("cluster4/gw7", "172.50.16.41");
-    let RecordTask::Put(record, None) = exchange::import(&world.state, &home) else { panic!("an import") };
-    world.take_in(&record);
-    assert_eq!(exchange::import(&world.state, &home), RecordTask::Nothing);
-    world.state.apply(Event::Copies(Change::Reset(Default::default())));
-    assert!(matches!(exchange::import(&world.state, &home), RecordTask::Delete(..)));
-}
-
-#[test]
-fn a_copy_under_our_id_is_never_brought_home() {
-    let mut world = World::new();
-    world.copy("cluster1/gw5", "6.6.6.6");
-    assert_eq!(exchange::import(&world.state, &key("kube-system/gw5-cluster1")), RecordTask::Nothing);
-}
-
-#[test]
-fn a_cluster_that_goes_by_our_id_is_named_and_nothing_is_fought_over() {
-    let mut world = World::new();
-    let gateway = "gw1".parse().expect("name");
-    let RecordTask::Put(record, None) = exchange::own_record(&world.state, &gateway) else {
-        panic!("a new record")
-    };
-    world.take_in(&record);
-    world.tunnel("ns1/demo", |_| {});
-    world.visit("gw1");
-    world.copy("cluster1/gw1", "6.6.6.6");
-    let exported = |world: &World| exchange::export(&world.state, "gw1.cluster1");
-    assert!(matches!(exported(&world), RecordTask::Put(..)), "a copy under our id is ours to correct");
-
-    world.members(&[("cluster1", "ours"), ("cluster1", "theirs")]);
-    assert_eq!(exported(&world), RecordTask::Nothing, "it is not ours alone");
-    assert_eq!(exchange::export(&world.state, "gw9.cluster1"), RecordTask::Nothing);
-    assert_eq!(world.reason("ns1/demo"), "ClusterIdTaken");
-    let before = world.have("gw1");
-    world.visit("gw1");
-    assert_eq!(world.have("gw1"), before, "what was built stays");
-
-    world.members(&[("cluster1", "ours")]);
-    assert!(matches!(exported(&world), RecordTask::Put(..)), "the other claim ran out");
-}
-
-#[test]
-fn nothing_is_exported_before_our_claim_is_seen_among_the_others() {
-    let mut world = World::new();
-    let gateway = "gw1".parse().expect("name");
-    let RecordTask::Put(record, None) = exchange::own_record(&world.state, &gateway) else {
-        panic!("a new record")
-    };
-    world.take_in(&record);
-    world.state.apply(Event::Copies(Change::Reset(Default::default())));
-    world.members(&[("cluster2", "theirs")]);
-    let exported = |world: &World| exchange::export(&world.state, "gw1.cluster1");
-    assert_eq!(exported(&world), RecordTask::Nothing);
-    let us = Member { cluster: "cluster1".parse().expect("id"), uid: "ours".into() };
-    let claim = MembershipTask { claim: Some(us), stale: Vec::new() };
-    assert_eq!(membership(&world.state), claim);
-    world.members(&[("cluster1", "ours"), ("formerly", "ours")]);
-    assert!(matches!(exported(&world), RecordTask::Put(..)));
-    assert_eq!(
-        membership(&world.state),
-        MembershipTask { stale: vec!["causeway.formerly.ours".into()], ..claim.clone() }
-    );
-    let (name, us) = (claim.claim.as_ref().expect("ours").name(), claim.claim.clone().expect("ours"));
-    let renewed = world.state.apply(Event::Members(Change::Put(name, us)));
-    assert_eq!(renewed, [].into(), "a renewal is no reason to renew");
-    world.state.apply(Event::NoMembers);
-    assert!(matches!(exported(&world), RecordTask::Put(..)), "a broker without claims is used all the same");
+    assert!(status.conditions.get(SEGMENT_SIZE).is_none(), "it works now");
 }
 
 #[test]
@@ -490,4 +385,22 @@ fn a_gateway_without_a_default_address_is_reached_by_its_oldest_floating_one() {
     assert_eq!(world.reason("ns1/demo"), "Up");
     let record = exchange::own_record(&world.state, &"gw1".parse().expect("name"));
     assert!(matches!(record, RecordTask::Put(object, _) if object.external_ip == "172.50.16.77"));
+}
+
+#[test]
+fn others_conditions_on_a_tunnel_are_carried_through() {
+    let theirs = Condition {
+        kind: "Audited".into(),
+        status: Truth::Unknown,
+        reason: "Theirs".into(),
+        message: "who knows".into(),
+        observed_generation: None,
+        since: Some(7),
+    };
+    let mut world = World::new();
+    world.tunnel("ns1/demo", |t| t.status.conditions = [theirs.clone()].into_iter().collect());
+    world.visit("gw1");
+    let status = world.status("ns1/demo").expect("a status");
+    assert_eq!(status.conditions.iter().next(), Some(&theirs));
+    assert!(status.conditions.is_true(READY));
 }

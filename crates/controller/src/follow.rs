@@ -1,0 +1,403 @@
+//! Following the objects of one kind: a list, then what changes, for ever.
+//!
+//! Each list replaces what was known, so what happened while nobody watched is seen too. Objects are converted as
+//! they arrive, from a streaming list where the server has them, else page by page: never is a whole list of
+//! full objects held. A kind whose definition is missing, one that may not be read and one without objects are
+//! three different things to see. Pauses grow after failures and are spread by a seed that can be given.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use causeway_core::room::Change;
+use futures::{Stream, StreamExt};
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::core::DeserializeGuard;
+use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+/// Objects of a page, where lists come in pages.
+const PAGE: u32 = 500;
+/// A watch is closed by the server after about this long; one that is silent for longer is dead.
+const WATCH: Duration = Duration::from_secs(290);
+/// A streaming list that says nothing for this long is given up.
+const STALLED: Duration = Duration::from_secs(30);
+/// An API server that is starting forbids everything for a second or two.
+const FORBIDDEN_FOR: Duration = Duration::from_secs(5);
+/// Says in a bookmark that a streaming list is complete.
+const END_OF_LIST: &str = "k8s.io/initial-events-end";
+
+/// What was seen of a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen<K, V> {
+    /// Everything there is.
+    All {
+        /// The objects.
+        objects: BTreeMap<K, V>,
+        /// The resourceVersion of the list.
+        version: String,
+    },
+    /// One object, added or changed.
+    Put(K, V),
+    /// One object that is gone.
+    Gone(K),
+    /// The kind's definition is not installed.
+    Missing,
+    /// The kind may not be read, for some seconds now.
+    Forbidden(String),
+}
+
+impl<K, V> Seen<K, V> {
+    /// The change of a set; none where the set cannot be seen, so that what is known stays.
+    pub fn change(self) -> Option<Change<K, V>> {
+        match self {
+            Self::All { objects, .. } => Some(Change::Reset(objects)),
+            Self::Put(key, value) => Some(Change::Put(key, value)),
+            Self::Gone(key) => Some(Change::Gone(key)),
+            Self::Missing | Self::Forbidden(_) => None,
+        }
+    }
+}
+
+/// Pauses between tries.
+#[derive(Debug, Clone)]
+pub struct Pace {
+    chance: fastrand::Rng,
+    failures: u32,
+}
+
+impl Pace {
+    const MIN: Duration = Duration::from_millis(200);
+    const MAX: Duration = Duration::from_secs(30);
+
+    /// With all chance from a seed.
+    pub fn seeded(seed: u64) -> Self {
+        Self { chance: fastrand::Rng::with_seed(seed), failures: 0 }
+    }
+
+    /// The next pause: it doubles each time, up to half a minute, and is spread over half of itself.
+    pub fn next(&mut self) -> Duration {
+        let longest = Self::MIN.saturating_mul(1 << self.failures.min(16)).min(Self::MAX);
+        self.failures = self.failures.saturating_add(1);
+        longest.mul_f64(self.chance.f64().mul_add(0.5, 0.5))
+    }
+
+    /// All is well again.
+    pub fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+/// Which objects to follow.
+pub struct Watch<K> {
+    api: Api<DeserializeGuard<K>>,
+    params: WatchParams,
+    resync: Option<Duration>,
+}
+
+impl<K> Watch<K> {
+    /// All that an API gives.
+    pub fn new(api: Api<DeserializeGuard<K>>) -> Self {
+        Self { api, params: WatchParams::default(), resync: None }
+    }
+
+    /// Only those with a label.
+    #[must_use]
+    pub fn labels(mut self, selector: &str) -> Self {
+        self.params = self.params.labels(selector);
+        self
+    }
+
+    /// Only the one with this name.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.params = self.params.fields(&format!("metadata.name={name}"));
+        self
+    }
+
+    /// Lists everything anew every so often.
+    #[must_use]
+    pub fn resync(mut self, every: Duration) -> Self {
+        self.resync = Some(every);
+        self
+    }
+}
+
+/// What to make of an object.
+pub trait Convert<K> {
+    /// What it is known by.
+    type Key: Ord;
+    /// What is kept of it.
+    type Value;
+
+    /// Its key, and its value unless it counts as absent.
+    fn convert(&self, object: &DeserializeGuard<K>) -> (Self::Key, Option<Self::Value>);
+}
+
+impl<K, Key: Ord, V, F: Fn(&DeserializeGuard<K>) -> (Key, Option<V>)> Convert<K> for F {
+    type Key = Key;
+    type Value = V;
+
+    fn convert(&self, object: &DeserializeGuard<K>) -> (Key, Option<V>) {
+        self(object)
+    }
+}
+
+/// What an interruption is about, for readiness and logs.
+#[derive(Debug)]
+pub struct Interruption(pub String);
+
+impl<K> Watch<K>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    /// Follows for ever. `tell` gets what is seen, or why nothing is seen at the moment.
+    pub async fn follow<C: Convert<K>>(
+        self,
+        mut pace: Pace,
+        convert: C,
+        mut tell: impl FnMut(Result<Seen<C::Key, C::Value>, Interruption>),
+    ) -> Infallible {
+        let mut follower = Follower { watch: self, convert, version: None, streaming: true, listed: None };
+        let mut absence = Absence::default();
+        loop {
+            let opened = Instant::now();
+            let seen_before = follower.listed;
+            let end = follower.round(&mut |seen| tell(Ok(seen)), &mut pace).await;
+            if follower.listed != seen_before || opened.elapsed() > Pace::MAX {
+                pace.reset();
+                absence = Absence::default();
+            }
+            match end {
+                Ok(Round::Again) => {}
+                Ok(Round::Ended) => sleep(pace.next()).await,
+                Err(error) => {
+                    let kind = K::kind(&());
+                    match absence.judge(&error) {
+                        Some(Verdict::Missing) => tell(Ok(Seen::Missing)),
+                        Some(Verdict::Forbidden(why)) => tell(Ok(Seen::Forbidden(why))),
+                        None => {}
+                    }
+                    let why = describe(&error);
+                    tracing::warn!(%kind, error = why, "a watch was interrupted");
+                    tell(Err(Interruption(why)));
+                    sleep(pace.next()).await;
+                }
+            }
+        }
+    }
+}
+
+/// An error in one line for a person: of a server's answer its message.
+pub fn describe(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        kube::Error::Api(status) => format!("the API server answered {}", status.code),
+        other => {
+            let mut text = other.to_string();
+            let mut cause = std::error::Error::source(other);
+            while let Some(inner) = cause {
+                let inner_text = inner.to_string();
+                if !text.contains(&inner_text) {
+                    text = format!("{text}: {inner_text}");
+                }
+                cause = inner.source();
+            }
+            text
+        }
+    }
+}
+
+enum Verdict {
+    Missing,
+    Forbidden(String),
+}
+
+/// Whether a kind is missing or forbidden, said once until it was listed again.
+#[derive(Default)]
+struct Absence {
+    missing: bool,
+    forbidden_since: Option<Instant>,
+    said: bool,
+}
+
+impl Absence {
+    fn judge(&mut self, error: &kube::Error) -> Option<Verdict> {
+        let kube::Error::Api(status) = error else { return None };
+        match status.code {
+            404 if !std::mem::replace(&mut self.missing, true) => Some(Verdict::Missing),
+            403 => {
+                let since = *self.forbidden_since.get_or_insert_with(Instant::now);
+                let long = since.elapsed() >= FORBIDDEN_FOR;
+                let news = long && !std::mem::replace(&mut self.said, true);
+                news.then(|| Verdict::Forbidden(status.message.clone()))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// How a round ended without an error.
+enum Round {
+    /// As it should: the next one follows at once.
+    Again,
+    /// The server closed it early.
+    Ended,
+}
+
+struct Follower<K, C> {
+    watch: Watch<K>,
+    convert: C,
+    /// Where the next watch begins; none: a list comes first.
+    version: Option<String>,
+    /// Whether the server may have streaming lists.
+    streaming: bool,
+    /// When everything was last listed.
+    listed: Option<Instant>,
+}
+
+impl<K, C> Follower<K, C>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    C: Convert<K>,
+{
+    /// A list if one is due, then a watch until it ends.
+    async fn round(
+        &mut self,
+        tell: &mut impl FnMut(Seen<C::Key, C::Value>),
+        pace: &mut Pace,
+    ) -> kube::Result<Round> {
+        if self.version.is_none() && !self.streaming {
+            self.list(tell).await?;
+        }
+        let streams = self.version.is_none();
+        let limit = WATCH.mul_f64(pace.chance.f64().mul_add(0.2, 0.8));
+        let mut params = self.watch.params.clone().timeout(u32::try_from(limit.as_secs()).unwrap_or(290));
+        params.send_initial_events = streams;
+        let from = self.version.clone().unwrap_or_default();
+        match self.watch.api.watch(&params, &from).await {
+            Ok(events) => self.take_in(events, streams, limit, tell).await,
+            Err(kube::Error::Api(status)) if streams && matches!(status.code, 400 | 422) => {
+                tracing::debug!(kind = %K::kind(&()), "no streaming lists here; listing in pages");
+                self.streaming = false;
+                Ok(Round::Again)
+            }
+            Err(kube::Error::Api(status)) if status.code == 410 => {
+                self.version = None;
+                Ok(Round::Ended)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn take_in(
+        &mut self,
+        events: impl Stream<Item = kube::Result<WatchEvent<DeserializeGuard<K>>>>,
+        streams: bool,
+        limit: Duration,
+        tell: &mut impl FnMut(Seen<C::Key, C::Value>),
+    ) -> kube::Result<Round> {
+        let mut events = std::pin::pin!(events);
+        let opened = Instant::now();
+        let mut list = streams.then(BTreeMap::new);
+        loop {
+            let due = self.watch.resync.zip(self.listed).map(|(every, listed)| listed + every);
+            let resync = due.filter(|_| list.is_none());
+            let silent = if list.is_some() { Instant::now() + STALLED } else { opened + limit + STALLED };
+            let Ok(event) = timeout_at(resync.map_or(silent, |due| due.min(silent)), events.next()).await
+            else {
+                if resync.is_some_and(|due| Instant::now() >= due) {
+                    self.version = None;
+                    return Ok(Round::Again);
+                }
+                return Ok(Round::Ended);
+            };
+            match event {
+                Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
+                    self.advance(&object, list.is_some());
+                    match (self.convert.convert(&object), &mut list) {
+                        ((key, Some(value)), Some(list)) => drop(list.insert(key, value)),
+                        ((_, None), Some(_)) => {}
+                        ((key, Some(value)), None) => tell(Seen::Put(key, value)),
+                        ((key, None), None) => tell(Seen::Gone(key)),
+                    }
+                }
+                Some(Ok(WatchEvent::Deleted(object))) => {
+                    self.advance(&object, list.is_some());
+                    let (key, _) = self.convert.convert(&object);
+                    match &mut list {
+                        Some(list) => drop(list.remove(&key)),
+                        None => tell(Seen::Gone(key)),
+                    }
+                }
+                Some(Ok(WatchEvent::Bookmark(mark))) => {
+                    let version = mark.metadata.resource_version;
+                    if mark.metadata.annotations.contains_key(END_OF_LIST)
+                        && let Some(objects) = list.take()
+                    {
+                        self.listed = Some(Instant::now());
+                        tell(Seen::All { objects, version: version.clone() });
+                    }
+                    if list.is_none() {
+                        self.version = Some(version);
+                    }
+                }
+                Some(Ok(WatchEvent::Error(status))) => {
+                    // The history from here on is gone, or so old that the server no longer has it.
+                    if status.code == 410 {
+                        self.version = None;
+                        return Ok(Round::Ended);
+                    }
+                    return Err(kube::Error::Api(status));
+                }
+                Some(Err(error)) => return Err(error),
+                None if opened.elapsed() > Pace::MIN * 5 && list.is_none() => return Ok(Round::Again),
+                None => return Ok(Round::Ended),
+            }
+        }
+    }
+
+    fn advance(&mut self, object: &DeserializeGuard<K>, listing: bool) {
+        if !listing && let Some(version) = object.resource_version() {
+            self.version = Some(version);
+        }
+    }
+
+    async fn list(&mut self, tell: &mut impl FnMut(Seen<C::Key, C::Value>)) -> kube::Result<()> {
+        let WatchParams { label_selector, field_selector, .. } = self.watch.params.clone();
+        let mut params =
+            ListParams { label_selector, field_selector, limit: Some(PAGE), ..ListParams::default() };
+        let mut objects = BTreeMap::new();
+        loop {
+            let page = self.watch.api.list(&params).await?;
+            for object in &page.items {
+                if let (key, Some(value)) = self.convert.convert(object) {
+                    objects.insert(key, value);
+                }
+            }
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                let version = page.metadata.resource_version.unwrap_or_default();
+                self.version = Some(version.clone());
+                self.listed = Some(Instant::now());
+                tell(Seen::All { objects, version });
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Asks until there is an answer, with a limit for each try and growing pauses between them.
+pub async fn until_answered<T, F>(mut pace: Pace, limit: Duration, mut ask: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Option<T>>,
+{
+    loop {
+        if let Ok(Some(answer)) = timeout(limit, ask()).await {
+            return answer;
+        }
+        sleep(pace.next()).await;
+    }
+}

@@ -1,0 +1,327 @@
+//! A room of the house: what a capability brings, and the loop that runs it.
+//!
+//! ```text
+//! sources ─▶ Desk::tell ─▶ State::apply ─▶ touched scopes ─▶ a queue per duty ─▶ Room::handle ─▶ Next
+//! ```
+//!
+//! Every replica follows its sources and keeps the state. What only one may do belongs to a duty of the leader:
+//! its workers run while this replica holds the room's Lease, they are stopped and awaited when it is lost, and
+//! when it is won everything is handled once. A room brings a state, its sources and a [`Room::handle`];
+//! `tests/toy_room.rs` is one in a hundred lines.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use causeway_core::room::State;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::election::{Candidate, Term, Times};
+use crate::events::Announcer;
+use crate::follow::Pace;
+use crate::health::Readiness;
+use crate::metrics::{Metrics, OfRoom, Outcome, Reading, Work};
+use crate::queue::{Next, Queue};
+use crate::sources::Sources;
+use crate::worker::{self, Until};
+
+/// What all rooms of a process share.
+#[derive(Clone)]
+pub struct House {
+    /// The cluster.
+    pub client: Client,
+    /// This replica's name among its like.
+    pub identity: String,
+    /// Where leader leases live; without one this replica leads unasked.
+    pub lease_namespace: Option<String>,
+    /// The times of those leases.
+    pub lease_times: Times,
+    /// The time of day.
+    pub clock: Clock,
+    /// Where all chance comes from.
+    pub seed: u64,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// What is waited for.
+    pub readiness: Readiness,
+    /// Events about objects.
+    pub announcer: Announcer,
+    /// Ends the process.
+    pub stop: CancellationToken,
+}
+
+impl House {
+    /// Pauses for one task, told apart from the others' by its name.
+    pub fn pace(&self, name: &str) -> Pace {
+        let mixed = name.bytes().fold(self.seed, |seed, byte| seed.rotate_left(5) ^ u64::from(byte));
+        Pace::seeded(mixed)
+    }
+}
+
+/// Who does a duty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// The replica that holds the room's Lease.
+    Leader,
+    /// Every replica, from the moment that it is ready.
+    EveryReplica,
+}
+
+/// A kind of work with a queue and workers of its own, so that it holds up no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Duty {
+    /// Its name in metrics.
+    pub name: &'static str,
+    /// Who does it.
+    pub who: Who,
+    /// How many scopes are handled at once.
+    pub workers: usize,
+}
+
+/// The scopes of a room's state.
+pub type ScopeOf<R> = <<R as Room>::State as State>::Scope;
+
+/// A capability.
+pub trait Room: Send + Sync + Sized + 'static {
+    /// Its name: for `--enable`, in logs, metrics and readiness.
+    const NAME: &'static str;
+    /// The Lease that its leader holds.
+    const LEASE: &'static str;
+    /// What it knows.
+    type State: State;
+
+    /// Where its state lies.
+    fn desk(&self) -> &Desk<Self::State>;
+
+    /// Starts what brings events.
+    fn sources(self: &Arc<Self>, sources: &mut Sources<'_, Self>);
+
+    /// The kind of a scope for metrics, and the place of its duty among those that [`Desk::new`] was given.
+    fn duty(scope: &ScopeOf<Self>) -> (&'static str, usize);
+
+    /// Reconciles one scope. Whoever acts asks the term first.
+    fn handle(self: Arc<Self>, scope: ScopeOf<Self>, term: Term) -> impl Future<Output = Next> + Send;
+
+    /// Forgets what only a leader may keep.
+    fn term_ended(&self) {}
+}
+
+/// A room's state and the queues that its events fill.
+pub struct Desk<S: State> {
+    state: RwLock<S>,
+    duties: Vec<(Duty, Arc<Queue<S::Scope>>)>,
+    duty_of: fn(&S::Scope) -> (&'static str, usize),
+    term: watch::Sender<Option<Term>>,
+}
+
+impl<S: State> Desk<S> {
+    /// With these duties.
+    pub fn new<R: Room<State = S>>(state: S, duties: &[Duty]) -> Self {
+        Self {
+            state: RwLock::new(state),
+            duties: duties.iter().map(|duty| (*duty, Arc::default())).collect(),
+            duty_of: R::duty,
+            term: watch::Sender::new(None),
+        }
+    }
+
+    /// The state; not to be held across an `.await`.
+    pub fn state(&self) -> RwLockReadGuard<'_, S> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes an event in and queues what it touches. Events of one source arrive in its order.
+    pub fn tell(&self, event: S::Event) {
+        let touched = self.state.write().unwrap_or_else(PoisonError::into_inner).apply(event);
+        touched.into_iter().for_each(|scope| self.add(scope));
+    }
+
+    /// The same, if a condition still holds by then: for what came back as the answer to a write.
+    pub fn tell_if(&self, holds: impl FnOnce(&S) -> bool, event: S::Event) {
+        let touched = {
+            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            if !holds(&state) {
+                return;
+            }
+            state.apply(event)
+        };
+        touched.into_iter().for_each(|scope| self.add(scope));
+    }
+
+    /// Has a scope handled. A duty of the leader's is not queued where nobody leads: whoever wins handles
+    /// everything once.
+    pub fn add(&self, scope: S::Scope) {
+        let (_, place) = (self.duty_of)(&scope);
+        let Some((duty, queue)) = self.duties.get(place) else { return };
+        if duty.who == Who::EveryReplica || self.term.borrow().is_some() {
+            queue.add(scope);
+        }
+    }
+
+    /// The term while this replica leads.
+    pub fn term(&self) -> watch::Receiver<Option<Term>> {
+        self.term.subscribe()
+    }
+
+    fn everything(&self, who: Who) -> BTreeSet<S::Scope> {
+        let everything = self.state().everything();
+        let is_theirs = |scope: &S::Scope| {
+            let (_, place) = (self.duty_of)(scope);
+            self.duties.get(place).is_some_and(|(duty, _)| duty.who == who)
+        };
+        everything.into_iter().filter(is_theirs).collect()
+    }
+
+    fn begin(&self, term: &Term) {
+        // First the term: what is told from now on is queued.
+        self.term.send_replace(Some(term.clone()));
+        self.everything(Who::Leader).into_iter().for_each(|scope| self.add(scope));
+    }
+
+    fn end(&self) {
+        self.term.send_replace(None);
+        let leaders = self.duties.iter().filter(|(duty, _)| duty.who == Who::Leader);
+        leaders.for_each(|(_, queue)| queue.clear());
+    }
+}
+
+/// The parts of a process by name: when one ends, the process does.
+pub type Parts = JoinSet<(String, anyhow::Result<()>)>;
+
+/// Adds a part that ends when the process is told to stop.
+pub fn add_part(
+    parts: &mut Parts,
+    stop: &CancellationToken,
+    name: String,
+    part: impl Future<Output = anyhow::Result<()>> + Send + 'static,
+) {
+    let stop = stop.clone();
+    parts.spawn(async move { (name, stop.run_until_cancelled(part).await.unwrap_or(Ok(()))) });
+}
+
+/// Starts a room: its sources, what every replica does, and what its leader does.
+pub fn start<R: Room>(room: &Arc<R>, house: &House, parts: &mut Parts) {
+    let mut sources = Sources::new(room, house, parts);
+    room.sources(&mut sources);
+    house.metrics.count_queues(queue_lengths::<R>(room));
+    house.metrics.leader.get_or_create(&OfRoom { room: R::NAME }).set(0);
+
+    let everywhere = serve(room.clone(), house.clone());
+    parts.spawn(async move { (format!("work of room {}", R::NAME), everywhere.await) });
+    let leading = lead(room.clone(), house.clone());
+    parts.spawn(async move { (format!("leadership of room {}", R::NAME), leading.await) });
+}
+
+/// Does what every replica does, from the moment that all is listed.
+async fn serve<R: Room>(room: Arc<R>, house: House) -> anyhow::Result<()> {
+    if house.stop.run_until_cancelled(house.readiness.until_ready(&prefix::<R>())).await.is_none() {
+        return Ok(());
+    }
+    room.desk().everything(Who::EveryReplica).into_iter().for_each(|scope| room.desk().add(scope));
+    work(&room, &house, Who::EveryReplica, &Term::unelected()).await;
+    Ok(())
+}
+
+/// Leads whenever the lease is won; losing it ends that work and nothing else.
+async fn lead<R: Room>(room: Arc<R>, house: House) -> anyhow::Result<()> {
+    let candidate = house.lease_namespace.as_ref().map(|namespace| Candidate {
+        leases: Api::<Lease>::namespaced(house.client.clone(), namespace),
+        name: R::LEASE.into(),
+        identity: house.identity.clone(),
+        times: house.lease_times,
+        clock: house.clock,
+    });
+    // Nothing is decided before every watch has brought its first full list, so nobody else is kept waiting.
+    if house.stop.run_until_cancelled(house.readiness.until_ready(&prefix::<R>())).await.is_none() {
+        return Ok(());
+    }
+    let Some(candidate) = candidate else {
+        work_a_term(&room, &house, &Term::unelected(), std::future::pending::<()>()).await;
+        return Ok(());
+    };
+    let mut newer_than = 0;
+    while let Some(held) = house.stop.run_until_cancelled(candidate.acquire(newer_than)).await {
+        let term = held.term().clone();
+        if let Some(lost) = work_a_term(&room, &house, &term, held.hold()).await {
+            tracing::warn!(room = R::NAME, why = %lost, "no longer leading");
+            if let crate::election::Lost::Superseded(by) = lost {
+                newer_than = by;
+            }
+        }
+    }
+    candidate.release().await;
+    Ok(())
+}
+
+/// Works until the term is lost, which is returned, or the process is told to stop.
+async fn work_a_term<R: Room, L>(
+    room: &Arc<R>,
+    house: &House,
+    term: &Term,
+    lost: impl Future<Output = L>,
+) -> Option<L> {
+    tracing::info!(room = R::NAME, term = term.number(), "leading: everything is handled once");
+    let gauge = house.metrics.leader.get_or_create_owned(&OfRoom { room: R::NAME });
+    gauge.set(1);
+    room.desk().begin(term);
+    let mut work = std::pin::pin!(work(room, house, Who::Leader, term));
+    let lost = tokio::select! {
+        biased;
+        lost = lost => Some(lost),
+        () = &mut work => None,
+    };
+    term.over().cancel();
+    if lost.is_some() {
+        work.await;
+    }
+    room.desk().end();
+    room.term_ended();
+    gauge.set(0);
+    lost
+}
+
+/// Runs the workers of all duties of one kind, until the process stops or the term is over.
+async fn work<R: Room>(room: &Arc<R>, house: &House, who: Who, term: &Term) {
+    let until = Until { stop: house.stop.clone(), over: term.over().clone() };
+    let mut duties = JoinSet::new();
+    for (duty, queue) in room.desk().duties.iter().filter(|(duty, _)| duty.who == who) {
+        let (room, metrics, term) = (room.clone(), house.metrics.clone(), term.clone());
+        let handle = move |scope: ScopeOf<R>| handle(room.clone(), metrics.clone(), scope, term.clone());
+        duties.spawn(worker::run(queue.clone(), duty.workers, until.clone(), handle));
+    }
+    if duties.is_empty() {
+        until.stop.cancelled().await;
+    }
+    while duties.join_next().await.is_some() {}
+}
+
+async fn handle<R: Room>(room: Arc<R>, metrics: Arc<Metrics>, scope: ScopeOf<R>, term: Term) -> Next {
+    let started = tokio::time::Instant::now();
+    let (kind, _) = R::duty(&scope);
+    let next = room.handle(scope, term).await;
+    let result = if next == Next::Retry { Outcome::Failure } else { Outcome::Success };
+    metrics.handled.get_or_create(&Work { room: R::NAME, scope: kind, result }).inc();
+    let elapsed = started.elapsed().as_secs_f64();
+    metrics.duration.get_or_create(&OfRoom { room: R::NAME }).observe(elapsed);
+    next
+}
+
+fn queue_lengths<R: Room>(room: &Arc<R>) -> impl Fn() -> Vec<Reading<2>> + Send + Sync + 'static {
+    let queues: Vec<_> = room.desk().duties.iter().map(|(duty, queue)| (duty.name, queue.clone())).collect();
+    move || {
+        let reading = |(duty, queue): &(&'static str, Arc<Queue<ScopeOf<R>>>)| {
+            ([("room", R::NAME), ("duty", *duty)], i64::try_from(queue.len()).unwrap_or(i64::MAX))
+        };
+        queues.iter().map(reading).collect()
+    }
+}
+
+/// How the names of a room's parts begin in readiness.
+pub(crate) fn prefix<R: Room>() -> String {
+    format!("{}/", R::NAME)
+}

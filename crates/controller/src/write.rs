@@ -1,0 +1,95 @@
+//! Writes to an API server: under our name, only while we may, and only over the version that the decision was
+//! made on.
+
+use causeway_api::FIELD_MANAGER;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::election::Term;
+use crate::queue::Next;
+
+/// Patches an object's status, guarded by the version given; returns the object as written.
+pub async fn status<K>(term: &Term, api: &Api<K>, name: &str, version: &str, status: Value) -> Result<K, Next>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let patch = json!({ "metadata": { "resourceVersion": version }, "status": status });
+    guarded(term, "status", api.patch_status(name, &patching(), &Patch::Merge(&patch))).await
+}
+
+/// Patches an object's finalizers, guarded by the version given; returns the object as written.
+pub async fn finalizers<K>(
+    term: &Term,
+    api: &Api<K>,
+    name: &str,
+    version: &str,
+    finalizers: &[&str],
+) -> Result<K, Next>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let patch = json!({ "metadata": { "resourceVersion": version, "finalizers": finalizers } });
+    guarded(term, "finalizers", api.patch(name, &patching(), &Patch::Merge(&patch))).await
+}
+
+/// A patch under our name.
+pub fn patching() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() }
+}
+
+/// A create or an update under our name.
+pub fn posting() -> PostParams {
+    PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() }
+}
+
+/// A deletion of just the version given.
+pub fn deleting(version: &str) -> DeleteParams {
+    let preconditions = Preconditions { resource_version: Some(version.into()), uid: None };
+    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
+}
+
+/// Sends a write of an object that exists, while the term is held. On `Err` it says what should become of the key:
+/// a conflict means that a newer version is on its way here, and an object that is gone needs nothing more.
+pub async fn guarded<T>(
+    term: &Term,
+    what: &'static str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Next> {
+    send(term, what, Next::Done, request).await
+}
+
+/// Creates an object, while the term is held. Here 404 means that its namespace or its definition is missing,
+/// which may change.
+pub async fn created<T>(
+    term: &Term,
+    what: &'static str,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Next> {
+    send(term, what, Next::Retry, request).await
+}
+
+async fn send<T>(
+    term: &Term,
+    what: &'static str,
+    when_missing: Next,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, Next> {
+    if !term.is_held() {
+        // Whoever leads now decides anew.
+        return Err(Next::Done);
+    }
+    match request.await {
+        Ok(written) => Ok(written),
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            tracing::debug!(what, "written by somebody else meanwhile");
+            Err(Next::Retry)
+        }
+        Err(kube::Error::Api(status)) if status.code == 404 && when_missing == Next::Done => Err(Next::Done),
+        Err(error) => {
+            tracing::warn!(what, %error, "could not be written");
+            Err(Next::Retry)
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Leadership as a value: who leads, for how long, and what becomes of it when the API server does not answer.
+
+mod support;
+
+use std::time::Duration;
+
+use causeway_apiserver::{Server, Switch};
+use causeway_controller::clock::Clock;
+use causeway_controller::election::{Candidate, Lost, Times};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::DeleteParams;
+use support::{client, fault_of, server};
+use tokio::time::{Instant, sleep, timeout};
+
+fn candidate(server: &Server, identity: &str) -> Candidate {
+    Candidate {
+        leases: Api::namespaced(client(server, identity), "default"),
+        name: "leader".into(),
+        identity: identity.into(),
+        times: Times::default(),
+        clock: Clock::System,
+    }
+}
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(1), future).await.expect("within a second")
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_leads_and_the_other_waits_until_the_lease_is_given_up() {
+    let server = server().await;
+    let (a, b) = (candidate(&server, "a"), candidate(&server, "b"));
+    let held = soon(a.acquire(0)).await;
+    let first = held.term().number();
+    let holding = tokio::spawn({
+        let a = a.clone();
+        async move { a.acquire(0).await.hold().await }
+    });
+    drop(held);
+    assert!(timeout(Duration::from_secs(300), b.acquire(0)).await.is_err(), "it is renewed");
+    holding.abort();
+    a.release().await;
+    let held = soon(b.acquire(0)).await;
+    assert!(held.term().number() > first, "every change of hands has its number");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_holder_keeps_its_lease_for_its_time_and_knows_before_others_that_it_is_over() {
+    let server = server().await;
+    let (a, b) = (candidate(&server, "a"), candidate(&server, "b"));
+    let held = soon(a.acquire(0)).await;
+    let (start, term) = (Instant::now(), held.term().clone());
+    let other = b.acquire(0).await;
+    assert!(start.elapsed() >= Duration::from_secs(15), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(18), "{:?}", start.elapsed());
+    assert!(!term.is_held(), "nobody had to tell it");
+    assert!(other.term().is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_api_server_freezes_stops_before_anybody_else_may_lead() {
+    let server = server().await;
+    let (a, b) = (candidate(&server, "a"), candidate(&server, "b"));
+    let held = soon(a.acquire(0)).await;
+    let term = held.term().clone();
+    let waiting = tokio::spawn(async move {
+        let term = b.acquire(0).await.term().clone();
+        (Instant::now(), term)
+    });
+    sleep(Duration::from_secs(1)).await;
+    server.faults().set(vec![fault_of("a", Switch::Freeze)]).expect("a fault");
+    assert_eq!(held.hold().await, Lost::NotRenewed);
+    let stopped = Instant::now();
+    assert!(!term.is_held() && term.over().is_cancelled());
+    let (won, other) = waiting.await.expect("the other wins");
+    assert!(won >= stopped + Duration::from_secs(2), "{:?} after it stopped", won - stopped);
+    assert!(other.number() > term.number());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_lost_answer_and_a_storm_of_errors_do_not_end_a_term() {
+    let server = server().await;
+    let a = candidate(&server, "a");
+    let held = soon(a.acquire(0)).await;
+    let term = held.term().clone();
+    let holding = tokio::spawn({
+        let a = a.clone();
+        async move { a.acquire(0).await.hold().await }
+    });
+    drop((held, term));
+    for round in 0..20 {
+        let switch = match round % 3 {
+            0 => Switch::Freeze,
+            1 => Switch::Refuse { code: 500, percent: 100, retry_after_seconds: 0 },
+            _ => Switch::Refuse { code: 409, percent: 50, retry_after_seconds: 0 },
+        };
+        server.faults().set(vec![fault_of("a", switch)]).expect("a fault");
+        sleep(Duration::from_secs(5)).await;
+        server.faults().clear();
+        sleep(Duration::from_secs(6)).await;
+        assert!(!holding.is_finished(), "round {round}");
+    }
+    holding.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_deleted_is_made_again_and_its_number_never_falls() {
+    let server = server().await;
+    let a = candidate(&server, "a");
+    let held = soon(a.acquire(41)).await;
+    let term = held.term().clone();
+    assert_eq!(term.number(), Some(42));
+    let leases: Api<Lease> = Api::namespaced(client(&server, "somebody"), "default");
+    leases.delete("leader", &DeleteParams::default()).await.expect("deleted");
+    let holding = tokio::spawn({
+        let a = a.clone();
+        async move { a.acquire(0).await.hold().await }
+    });
+    drop(held);
+    sleep(Duration::from_secs(60)).await;
+    holding.abort();
+    let lease = leases.get("leader").await.expect("it is back");
+    assert_eq!(lease.spec.expect("a spec").holder_identity.as_deref(), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_has_seen_a_newer_term_makes_the_next_one_newer_still() {
+    let server = server().await;
+    let a = candidate(&server, "a");
+    let held = soon(a.acquire(0)).await;
+    held.term().superseded_by(7);
+    assert_eq!(soon(held.hold()).await, Lost::Superseded(7));
+    assert_eq!(soon(a.acquire(7)).await.term().number(), Some(8));
+}

@@ -1,0 +1,45 @@
+//! An API server in this process, and clients of it that need no socket, so that paused time moves all of it.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::future::Future;
+use std::time::Duration;
+
+use causeway_apiserver::{Config, Fault, Match, Server, Switch};
+use kube::Client;
+use tokio::time::{Instant, sleep};
+
+/// A server with one namespace, `default`.
+pub(crate) async fn server() -> Server {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Server::start(Config { seed: Some(1), ..Config::default() }).await.expect("an API server")
+}
+
+/// A client that speaks to the server without a socket.
+pub(crate) fn client(server: &Server, user: &str) -> Client {
+    let token = server.token().to_owned();
+    let user = user.to_owned();
+    let router = tower::ServiceBuilder::new()
+        .map_request(move |mut request: http::Request<kube::client::Body>| {
+            let bearer = format!("Bearer {token}").parse().expect("a header");
+            request.headers_mut().insert(http::header::AUTHORIZATION, bearer);
+            request.headers_mut().insert(http::header::USER_AGENT, user.parse().expect("a header"));
+            request.map(axum::body::Body::new)
+        })
+        .service(server.router());
+    Client::new(router, "default")
+}
+
+/// A fault for one client.
+pub(crate) fn fault_of(user: &str, switch: Switch) -> Fault {
+    Fault::new(switch).on(Match { user_agent: Some(user.into()), ..Match::default() })
+}
+
+/// Waits until something holds.
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !holds().await {
+        assert!(Instant::now() < deadline, "never: {what}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}

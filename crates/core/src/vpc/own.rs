@@ -1,0 +1,102 @@
+//! Who we are: the facts about this cluster that every tunnel rests on.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use super::member::{Member, Members, Standing};
+use super::outcome::Trouble;
+use super::want::EgressRange;
+use crate::names::{Cidr, ClusterId};
+
+/// Values that people give by flag, which win over what is observed.
+#[derive(Debug, Clone, Default)]
+pub struct Given {
+    /// The cluster's id.
+    pub cluster: Option<ClusterId>,
+    /// Its range of global addresses.
+    pub globalnet: Option<Cidr>,
+    /// Its egress addresses.
+    pub egress: Vec<Ipv4Addr>,
+}
+
+/// What is given and observed of ourselves, and what follows from it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Own {
+    given: Given,
+    pub(super) identity: Option<ClusterId>,
+    pub(super) uid: Option<String>,
+    pub(super) globalnets: BTreeMap<String, Cidr>,
+    pub(super) egress: Vec<Ipv4Addr>,
+    pub(super) members: Members,
+    /// How our claim to our id stands.
+    standing: Standing,
+    /// The longest run of egress addresses.
+    run: Option<EgressRange>,
+}
+
+impl Own {
+    pub(super) fn new(given: Given) -> Self {
+        let mut own = Self { given, ..Self::default() };
+        own.work_out();
+        own
+    }
+
+    /// Works out what follows; to be called after a change.
+    pub(super) fn work_out(&mut self) {
+        self.standing = self.members.standing(self.ourselves().as_ref());
+        self.run = EgressRange::longest_run(self.egress());
+    }
+
+    /// Our cluster's id, once known.
+    pub(super) fn cluster(&self) -> Option<&ClusterId> {
+        self.given.cluster.as_ref().or(self.identity.as_ref())
+    }
+
+    /// Our cluster's range of global addresses.
+    pub(super) fn globalnet(&self) -> Option<Cidr> {
+        let observed = || self.globalnets.get(self.cluster()?.as_str()).copied();
+        self.given.globalnet.or_else(observed)
+    }
+
+    /// The addresses that our traffic appears to come from elsewhere.
+    pub(super) fn egress(&self) -> &[Ipv4Addr] {
+        if self.given.egress.is_empty() { &self.egress } else { &self.given.egress }
+    }
+
+    /// Our claim to our id.
+    pub(super) fn ourselves(&self) -> Option<Member> {
+        Some(Member { cluster: self.cluster()?.clone(), uid: self.uid.clone()? })
+    }
+
+    /// How our claim to our id stands at the broker.
+    pub(super) fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// Our range, if it is known and our id is ours.
+    pub(super) fn range(&self) -> Result<Cidr, Trouble> {
+        let missing = |what: String| Trouble::ClusterIncomplete(what);
+        let cluster = self.cluster().ok_or_else(|| {
+            missing("this cluster's id is not known: ServiceDiscovery submariner-operator/service-discovery is missing; or give --cluster-id".into())
+        })?;
+        if let Standing::Contested(by) = &self.standing {
+            return Err(Trouble::ClusterIdTaken { cluster: cluster.clone(), by: by.clone() });
+        }
+        self.globalnet().ok_or_else(|| {
+            missing(format!(
+                "this cluster's range of global addresses is not known: Submariner Cluster {cluster} has no global_cidr; or give --globalnet-cidr"
+            ))
+        })
+    }
+
+    /// The egress addresses that one rule can use.
+    pub(super) fn egress_range(&self) -> Result<EgressRange, Trouble> {
+        self.run.ok_or_else(|| {
+            Trouble::ClusterIncomplete(
+                "no egress addresses are known: ClusterGlobalEgressIP cluster-egress.submariner.io has no allocatedIPs; \
+                 or give --egress-ips"
+                    .into(),
+            )
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! A gateway's links and routes by what the planner asks for them, so that a plan takes time in proportion to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+use super::super::have::{Have, Link, LinkKind, Route};
+use super::super::want::{TunnelKind, TunnelWant, Want};
+use crate::names::{Cidr, ObjectKey};
+
+/// What the kernel tells two tunnel links apart by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Identity {
+    Vxlan(u32, u16),
+    Gre(Ipv4Addr, Ipv4Addr),
+}
+
+impl Identity {
+    /// That of a link; none where it keeps no tunnel of ours from being made.
+    fn of_link(kind: &LinkKind) -> Option<Self> {
+        match kind {
+            LinkKind::Vxlan { vni, port, .. } => Some(Self::Vxlan(*vni, *port)),
+            LinkKind::Gre { local: Some(local), remote: Some(remote), keyed: false, .. } => {
+                Some(Self::Gre(*local, *remote))
+            }
+            LinkKind::Gre { .. } => None,
+        }
+    }
+
+    /// That of a tunnel.
+    pub(super) fn of(tunnel: &TunnelWant) -> Self {
+        match tunnel.kind {
+            TunnelKind::Vxlan { vni, port } => Self::Vxlan(vni, port),
+            TunnelKind::Gre => Self::Gre(tunnel.local, tunnel.remote),
+        }
+    }
+}
+
+/// The indices.
+pub(super) struct Index<'a> {
+    have: &'a Have,
+    /// Our links with the owner that their alias names.
+    pub(super) ours: BTreeMap<&'a str, Option<ObjectKey>>,
+    /// Those of them whose owner's things stay as they are.
+    frozen: BTreeSet<&'a str>,
+    links_by_identity: BTreeMap<Identity, Vec<&'a str>>,
+    routes: BTreeMap<Cidr, Vec<&'a Route>>,
+}
+
+impl<'a> Index<'a> {
+    pub(super) fn new(want: &Want, have: &'a Have) -> Self {
+        let ours: BTreeMap<&str, Option<ObjectKey>> = have
+            .links
+            .iter()
+            .filter(|(_, link)| link.is_ours())
+            .map(|(name, link)| (name.as_str(), link.owner()))
+            .collect();
+        let is_frozen = |owner: &Option<ObjectKey>| owner.as_ref().is_some_and(|o| want.frozen.contains(o));
+        let frozen = ours.iter().filter(|(_, owner)| is_frozen(owner)).map(|(name, _)| *name).collect();
+        let mut links_by_identity: BTreeMap<Identity, Vec<&str>> = BTreeMap::new();
+        for (name, link) in &have.links {
+            if let Some(identity) = link.kind.as_ref().and_then(Identity::of_link) {
+                links_by_identity.entry(identity).or_default().push(name);
+            }
+        }
+        let mut routes: BTreeMap<Cidr, Vec<&Route>> = BTreeMap::new();
+        for route in &have.routes {
+            routes.entry(route.range).or_default().push(route);
+        }
+        Self { have, ours, frozen, links_by_identity, routes }
+    }
+
+    /// Whether a link belongs to an object whose things stay as they are.
+    pub(super) fn is_frozen(&self, link: &str) -> bool {
+        self.frozen.contains(link)
+    }
+
+    /// Whether anything stays as it is, which needs the way in.
+    pub(super) fn any_frozen(&self) -> bool {
+        !self.frozen.is_empty()
+    }
+
+    /// Whether a link may be removed.
+    fn is_removable(&self, link: &str) -> bool {
+        self.ours.contains_key(link) && !self.is_frozen(link)
+    }
+
+    /// A link of ours.
+    pub(super) fn our_link(&self, name: &str) -> Option<&'a Link> {
+        self.have.links.get(name).filter(|link| link.is_ours())
+    }
+
+    /// The links that stand where a tunnel's must go, by its name or by its identity; in order of their names.
+    pub(super) fn in_the_way_of(&self, name: &str, tunnel: &TunnelWant) -> BTreeSet<&'a str> {
+        let namesake = self.have.links.get_key_value(name).map(|(name, _)| name.as_str());
+        let alike = self.links_by_identity.get(&Identity::of(tunnel)).into_iter().flatten().copied();
+        namesake.into_iter().chain(alike).collect()
+    }
+
+    /// The link that keeps a tunnel from being made, because it may not be removed.
+    pub(super) fn obstacle(&self, name: &str, tunnel: &TunnelWant) -> Option<&'a str> {
+        self.in_the_way_of(name, tunnel).into_iter().find(|link| !self.is_removable(link))
+    }
+
+    /// Whether the gateway has exactly this route.
+    pub(super) fn has_route(&self, route: &Route) -> bool {
+        self.routes.get(&route.range).is_some_and(|routes| routes.contains(&route))
+    }
+
+    /// The routes of anybody to a range that one of ours would stand beside.
+    pub(super) fn rivals(&self, range: Cidr) -> impl Iterator<Item = &'a Route> {
+        self.routes.get(&range).into_iter().flatten().copied().filter(|route| route.metric == 0)
+    }
+
+    /// Whether a route may give way to one of ours: it is ours, or it stands on a link of ours and would go
+    /// with it; but not what a frozen tunnel lives by.
+    pub(super) fn is_replaceable(&self, route: &Route) -> bool {
+        match route.dev.as_deref() {
+            Some(dev) if self.ours.contains_key(dev) => !self.is_frozen(dev),
+            _ => route.is_ours(),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Why a tunnel is not up: each cause with the reason that conditions show and a sentence a person can act on.
+
+use super::objects::Peer;
+use super::plan::Problem;
+use crate::names::{Cidr, ClusterId, GatewayName, ObjectKey};
+
+/// What two tunnels of one gateway cannot both have.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Claim {
+    /// The name of the link.
+    Link(String),
+    /// VXLAN network identifier and port.
+    Vni(u32, u16),
+    /// Both ends of a keyless GRE tunnel; ours is the gateway's.
+    GreEnd(std::net::Ipv4Addr),
+    /// The range behind the peer.
+    Range(Cidr),
+}
+
+impl std::fmt::Display for Claim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Link(link) => write!(f, "the link name {link}"),
+            Self::Vni(vni, port) => write!(f, "VNI {vni} on port {port}"),
+            Self::GreEnd(remote) => write!(f, "a GRE tunnel to {remote}"),
+            Self::Range(range) => write!(f, "the remote range {range}"),
+        }
+    }
+}
+
+/// Why a tunnel is not up, or cannot be cleaned away.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// The object cannot be understood.
+    #[error("{0}")]
+    Invalid(String),
+    /// A form that is still to come.
+    #[error(
+        "tunnels by VPC (remoteCluster, remoteVpc, localVpc) are not supported yet; use clusterId, gatewayName and natGwDp"
+    )]
+    NotYetSupported,
+    /// A fact about our own cluster is missing.
+    #[error("{0}")]
+    ClusterIncomplete(String),
+    /// Another cluster goes by our id.
+    #[error(
+        "another cluster claims the id {cluster} too, by Lease {by} at the broker; give one of them another id; the claim of a cluster that is no more runs out within minutes"
+    )]
+    ClusterIdTaken {
+        /// The id.
+        cluster: ClusterId,
+        /// Its claim.
+        by: String,
+    },
+    /// There is no such gateway.
+    #[error(
+        "there is no gateway {0} in this cluster: no workload labelled ovn.kubernetes.io/vpc-nat-gw=true runs it"
+    )]
+    GatewayNotFound(GatewayName),
+    /// The gateway has no running pod.
+    #[error("gateway {gateway} is not running: {why}")]
+    GatewayNotRunning {
+        /// The gateway.
+        gateway: GatewayName,
+        /// What its pod is doing instead.
+        why: String,
+    },
+    /// The gateway's node has been silent for long.
+    #[error("gateway {gateway} is lost: its node {node} does not report")]
+    GatewayLost {
+        /// The gateway.
+        gateway: GatewayName,
+        /// The node.
+        node: String,
+    },
+    /// The gateway lacks an annotation or the like.
+    #[error("{0}")]
+    GatewayIncomplete(String),
+    /// No record of the peer has arrived.
+    #[error("cluster {} has published no gateway {}: is the name right, is the gateway ready there, and is that cluster joined to the broker?", .0.cluster, .0.gateway)]
+    PeerUnknown(Peer),
+    /// The peer's record makes no sense.
+    #[error("the record of gateway {peer} cannot be used: {why}")]
+    PeerInvalid {
+        /// The peer.
+        peer: Peer,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The peer claims addresses that are ours.
+    #[error(
+        "cluster {cluster} claims {theirs}, which overlaps this cluster's own {ours}; one of them must change its globalnet"
+    )]
+    RangeOverlap {
+        /// The peer's cluster.
+        cluster: ClusterId,
+        /// Its range.
+        theirs: Cidr,
+        /// Our range.
+        ours: Cidr,
+    },
+    /// An older tunnel has what this one needs.
+    #[error("{claim} is already taken on this gateway by the older tunnel {by}")]
+    Conflict {
+        /// What both want.
+        claim: Claim,
+        /// Who has it.
+        by: ObjectKey,
+    },
+    /// Something foreign stands in the gateway where ours must go.
+    #[error("{}", in_the_way(.0))]
+    InTheWay(Problem),
+    /// The gateway's kernel does not know the encapsulation.
+    #[error(
+        "the gateway's kernel cannot make {0} links (its module is missing); load it on the node, or use another type"
+    )]
+    KernelLacksTunnelType(String),
+    /// The gateway's image lacks a tool.
+    #[error(
+        "the gateway's container has no `{0}`; use the kube-ovn vpc-nat-gateway image or one that has it"
+    )]
+    ToolMissing(String),
+    /// The API server or the kubelet refused to run a command.
+    #[error("commands cannot be run in the gateway: {0}")]
+    ExecRefused(String),
+    /// A command did not come back.
+    #[error("a command in the gateway did not finish within {0} s")]
+    ExecTimedOut(u64),
+    /// A command failed.
+    #[error("the gateway refused: {0}")]
+    CommandFailed(String),
+}
+
+fn in_the_way(problem: &Problem) -> String {
+    match problem {
+        Problem::NameTaken { link } => {
+            format!(
+                "link {link} of the gateway is not ours and stands in the way; remove it, or name the tunnel otherwise"
+            )
+        }
+        Problem::RouteTaken { range, route } => {
+            format!(
+                "the gateway has a route to {range} that is not ours ({route}); remove it to let the tunnel have it"
+            )
+        }
+    }
+}
+
+impl Trouble {
+    /// The reason that conditions and events show.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) => "InvalidSpec",
+            Self::NotYetSupported => "NotYetSupported",
+            Self::ClusterIncomplete(_) => "ClusterIncomplete",
+            Self::ClusterIdTaken { .. } => "ClusterIdTaken",
+            Self::GatewayNotFound(_) => "GatewayNotFound",
+            Self::GatewayNotRunning { .. } => "GatewayNotRunning",
+            Self::GatewayLost { .. } => "GatewayLost",
+            Self::GatewayIncomplete(_) => "GatewayIncomplete",
+            Self::PeerUnknown(_) => "PeerUnknown",
+            Self::PeerInvalid { .. } => "PeerInvalid",
+            Self::RangeOverlap { .. } => "RangeOverlap",
+            Self::Conflict { claim: Claim::Link(_), .. } => "LinkNameConflict",
+            Self::Conflict { claim: Claim::Vni(..), .. } => "VniConflict",
+            Self::Conflict { claim: Claim::GreEnd(_), .. } => "EndpointConflict",
+            Self::Conflict { claim: Claim::Range(_), .. } => "RemoteRangeConflict",
+            Self::InTheWay(Problem::NameTaken { .. }) => "NameTaken",
+            Self::InTheWay(Problem::RouteTaken { .. }) => "RouteTaken",
+            Self::KernelLacksTunnelType(_) => "KernelLacksTunnelType",
+            Self::ToolMissing(_) => "ToolMissing",
+            Self::ExecRefused(_) => "ExecRefused",
+            Self::ExecTimedOut(_) => "ExecTimedOut",
+            Self::CommandFailed(_) => "CommandFailed",
+        }
+    }
+
+    /// Whether what the tunnel already has should stay: a fact is out of sight, nothing speaks against it.
+    pub(super) fn freezes(&self) -> bool {
+        match self {
+            Self::Invalid(_)
+            | Self::ClusterIncomplete(_)
+            | Self::ClusterIdTaken { .. }
+            | Self::GatewayIncomplete(_)
+            | Self::PeerUnknown(_)
+            | Self::PeerInvalid { .. } => true,
+            Self::NotYetSupported
+            | Self::GatewayNotFound(_)
+            | Self::GatewayNotRunning { .. }
+            | Self::GatewayLost { .. }
+            | Self::RangeOverlap { .. }
+            | Self::Conflict { .. }
+            | Self::InTheWay(_)
+            | Self::KernelLacksTunnelType(_)
+            | Self::ToolMissing(_)
+            | Self::ExecRefused(_)
+            | Self::ExecTimedOut(_)
+            | Self::CommandFailed(_) => false,
+        }
+    }
+}

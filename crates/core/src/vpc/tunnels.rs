@@ -1,0 +1,146 @@
+//! The tunnel objects that are known, and how to find those that an event concerns.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::index::Groups;
+use super::objects::{Ends, Peer, Tunnel};
+use crate::names::{GatewayName, ObjectKey};
+use crate::room::Change;
+
+/// The tunnels and their indexes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tunnels {
+    /// Whether they were listed once: until then nobody knows what a gateway should not hold.
+    listed: bool,
+    all: BTreeMap<ObjectKey, Tunnel>,
+    /// The revision at which what a tunnel asks for was last seen to change.
+    asked: BTreeMap<ObjectKey, u64>,
+    by_gateway: Groups<GatewayName, ObjectKey>,
+    by_peer: Groups<Peer, ObjectKey>,
+    /// Those that cannot be understood and are not being deleted.
+    unreadable: BTreeSet<ObjectKey>,
+    /// Those that are being deleted.
+    leaving: BTreeSet<ObjectKey>,
+    /// Those that are being deleted, by the gateway they say they are on.
+    leaving_from: Groups<GatewayName, ObjectKey>,
+}
+
+/// How a tunnel changed.
+pub(super) struct Difference {
+    pub(super) key: ObjectKey,
+    pub(super) old: Option<Tunnel>,
+    pub(super) new: Option<Tunnel>,
+    /// Whether what it asks for differs; a status or finalizer write, most often our own, changes nothing.
+    pub(super) asks: bool,
+}
+
+impl Tunnels {
+    /// Whether they were listed once.
+    pub(super) fn listed(&self) -> bool {
+        self.listed
+    }
+
+    pub(super) fn all(&self) -> &BTreeMap<ObjectKey, Tunnel> {
+        &self.all
+    }
+
+    pub(super) fn get(&self, key: &ObjectKey) -> Option<&Tunnel> {
+        self.all.get(key)
+    }
+
+    /// The revision at which what a tunnel asks for was last seen to change.
+    pub(super) fn asked(&self, key: &ObjectKey) -> u64 {
+        self.asked.get(key).copied().unwrap_or(0)
+    }
+
+    /// The gateways that tunnels name.
+    pub(super) fn gateways(&self) -> impl Iterator<Item = &GatewayName> {
+        self.by_gateway.keys()
+    }
+
+    /// The tunnels that name a gateway of ours.
+    pub(super) fn on(&self, gateway: &GatewayName) -> impl Iterator<Item = &ObjectKey> {
+        self.by_gateway.of(gateway)
+    }
+
+    /// The tunnels to a peer.
+    pub(super) fn to(&self, peer: &Peer) -> impl Iterator<Item = &ObjectKey> {
+        self.by_peer.of(peer)
+    }
+
+    /// The tunnels whose text makes no sense; what they have stays.
+    pub(super) fn unreadable(&self) -> &BTreeSet<ObjectKey> {
+        &self.unreadable
+    }
+
+    /// The tunnels that are being deleted.
+    pub(super) fn leaving(&self) -> &BTreeSet<ObjectKey> {
+        &self.leaving
+    }
+
+    /// The tunnels that are being deleted and name a gateway, in spec or status.
+    pub(super) fn leaving_from(&self, gateway: &GatewayName) -> impl Iterator<Item = &ObjectKey> {
+        self.leaving_from.of(gateway)
+    }
+
+    pub(super) fn take(&mut self, event: Change<ObjectKey, Tunnel>, revision: u64) -> Vec<Difference> {
+        self.listed |= matches!(event, Change::Reset(_));
+        let changed = event.carry_out(&mut self.all);
+        let mut differences = Vec::with_capacity(changed.len());
+        for (key, old, new) in changed {
+            if let Some(tunnel) = &old {
+                self.index(tunnel, false);
+            }
+            if let Some(tunnel) = &new {
+                self.index(tunnel, true);
+            }
+            let asks = old.as_ref().map(asks) != new.as_ref().map(asks);
+            match &new {
+                Some(_) if asks => drop(self.asked.insert(key.clone(), revision)),
+                Some(_) => {}
+                None => drop(self.asked.remove(&key)),
+            }
+            differences.push(Difference { key, old, new, asks });
+        }
+        differences
+    }
+
+    fn index(&mut self, tunnel: &Tunnel, present: bool) {
+        let key = &tunnel.key;
+        let mark = |set: &mut BTreeSet<ObjectKey>, is: bool| {
+            if present && is { set.insert(key.clone()) } else { set.remove(key) }
+        };
+        mark(&mut self.unreadable, tunnel.spec.is_err() && !tunnel.deleting);
+        mark(&mut self.leaving, tunnel.deleting);
+        for gateway in places(tunnel).filter(|_| tunnel.deleting) {
+            put(&mut self.leaving_from, &gateway, key, present);
+        }
+        if let Ok(Ends::ByGateway { gateway, peer }) = tunnel.spec.as_ref().map(|spec| &spec.ends) {
+            put(&mut self.by_gateway, gateway, key, present);
+            put(&mut self.by_peer, peer, key, present);
+        }
+    }
+}
+
+fn put<K: Ord + Clone>(index: &mut Groups<K, ObjectKey>, under: &K, key: &ObjectKey, present: bool) {
+    if present { index.insert(under, key.clone()) } else { index.remove(under, key) }
+}
+
+/// What a tunnel asks for.
+fn asks(tunnel: &Tunnel) -> impl PartialEq + use<'_> {
+    (&tunnel.uid, &tunnel.spec, tunnel.deleting, tunnel.created)
+}
+
+/// The gateway of ours that a tunnel names.
+pub(super) fn gateway_of(tunnel: &Tunnel) -> Option<&GatewayName> {
+    match &tunnel.spec.as_ref().ok()?.ends {
+        Ends::ByGateway { gateway, .. } => Some(gateway),
+        Ends::ByVpc { .. } => None,
+    }
+}
+
+/// Where a tunnel should be, and where it says it is.
+pub(super) fn places(tunnel: &Tunnel) -> impl Iterator<Item = GatewayName> {
+    let said = tunnel.status.gateway.as_deref().and_then(|name| name.parse().ok());
+    gateway_of(tunnel).cloned().into_iter().chain(said)
+}

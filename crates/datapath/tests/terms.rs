@@ -1,0 +1,230 @@
+//! One change at a time, and none of a former leader's.
+
+mod lab;
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use causeway_core::vpc::{Plan, TunnelKind, Variant, Want, plan};
+use causeway_datapath::{Commands, Datapath, Listing, Looked, Output, Run, RunError, Trouble};
+use lab::want::{VXLAN, add, demo};
+use lab::{Lab, Local, Netns, joined, observed, require};
+use tokio::sync::Notify;
+
+/// What `lo` of a gateway is called beside its name.
+fn alias(gateway: &Netns) -> String {
+    let said = gateway.sh("ip link show dev lo");
+    let alias = said.lines().find_map(|line| line.trim().strip_prefix("alias "));
+    alias.unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn a_term_older_than_the_newest_seen_changes_nothing() {
+    require(&[("flock", &["--version"])]);
+    let lab = Lab::new(Variant::Nft);
+    let (gateway, datapath) = (&lab.gateways[0], lab.datapath(0));
+    let build = plan(&demo(0, VXLAN), &observed(&datapath).await);
+    datapath.apply(&Plan::default(), Some(7)).await.expect("accepted");
+    assert_eq!(alias(gateway), "causeway-term:7");
+    let before = gateway.listing();
+    assert_eq!(datapath.apply(&build, Some(6)).await, Err(Trouble::Superseded { by: 7 }));
+    assert_eq!(gateway.listing(), before);
+
+    assert_eq!(datapath.apply(&build, Some(7)).await.expect("accepted").failures, [].into());
+    let back = plan(&Want::default(), &observed(&datapath).await);
+    assert_eq!(datapath.apply(&back, Some(6)).await, Err(Trouble::Superseded { by: 7 }));
+    assert!(observed(&datapath).await.links.contains_key("demo"));
+    assert_eq!(datapath.apply(&back, Some(10)).await.expect("accepted").failures, [].into());
+    assert_eq!(alias(gateway), "causeway-term:10");
+    assert_eq!(datapath.apply(&build, Some(9)).await, Err(Trouble::Superseded { by: 10 }));
+    assert_eq!(datapath.apply(&build, None).await.expect("accepted").failures, [].into());
+    assert_eq!(alias(gateway), "causeway-term:10");
+}
+
+#[tokio::test]
+async fn what_somebody_else_calls_lo_is_kept() {
+    require(&[("flock", &["--version"])]);
+    let netns = Netns::new();
+    netns.sh("ip link set dev lo alias 'the loop'");
+    let datapath = Commands::new(netns.runner());
+    for term in [3, 4] {
+        datapath.apply(&Plan::default(), Some(term)).await.expect("accepted");
+        assert_eq!(alias(&netns), format!("the loopcauseway-term:{term}"));
+    }
+}
+
+/// A runner whose input stops before its last byte until it may go on.
+struct Late<'a> {
+    inner: Local,
+    go_on: &'a Notify,
+}
+
+#[async_trait::async_trait]
+impl Run for Late<'_> {
+    async fn run(&self, argv: &[&str], stdin: &[u8]) -> Result<Output, RunError> {
+        let (early, late) = stdin.split_at(stdin.len() - 1);
+        let pieces = [(early, None), (late, Some(self.go_on))];
+        self.inner.run_in_pieces(argv, &pieces).await
+    }
+}
+
+#[tokio::test]
+async fn input_that_ends_after_a_successors_change_is_refused() {
+    require(&[("flock", &["--version"])]);
+    let lab = Lab::new(Variant::Nft);
+    let (gateway, datapath, go_on) = (&lab.gateways[0], lab.datapath(0), Notify::new());
+    let build = plan(&demo(0, VXLAN), &observed(&datapath).await);
+    let late = Commands::new(Late { inner: gateway.runner(), go_on: &go_on });
+    let successor = async {
+        // The other one has begun and waits for the end of its input.
+        let head = "for f in /proc/[0-9]*; do [[ $(readlink $f/ns/net) == \"$(readlink /proc/self/ns/net)\" ]] && cat $f/comm; done 2>/dev/null; true";
+        let started = Instant::now();
+        while !gateway.sh(head).lines().any(|name| name == "head") {
+            assert!(started.elapsed() < Duration::from_secs(10), "it never began");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        datapath.apply(&Plan::default(), Some(2)).await.expect("accepted");
+        let before = gateway.listing();
+        go_on.notify_one();
+        before
+    };
+    let (refused, before) = tokio::join!(late.apply(&build, Some(1)), successor);
+    assert_eq!(refused, Err(Trouble::Superseded { by: 2 }));
+    assert_eq!(gateway.listing(), before);
+}
+
+/// A folder whose `ip` marks the beginning and the end of each batch in a file, with a while in between; the rest is
+/// found where it always is.
+fn marking_ip() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a folder");
+    let marks = dir.path().join("marks");
+    let script = format!(
+        "#!/bin/bash\nPATH=/usr/sbin:/usr/bin:/sbin:/bin\n\
+         if [[ $1 != -force ]]; then exec ip \"$@\"; fi\n\
+         echo begin >>{0}; ip \"$@\"; status=$?; sleep 0.3; echo end >>{0}; exit $status\n",
+        marks.display()
+    );
+    std::fs::write(dir.path().join("ip"), script).expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(dir.path().join("ip"), mode).expect("executable");
+    dir
+}
+
+#[tokio::test]
+async fn two_changes_at_once_come_one_after_the_other() {
+    require(&[("flock", &["--version"])]);
+    let lab = Lab::new(Variant::Nft);
+    let tools = marking_ip();
+    let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", tools.path().display());
+    let slow = || Commands::new(Local { path: Some(path.clone().into()), ..lab.gateways[0].runner() });
+    let have = observed(&lab.datapath(0)).await;
+    let mut other = demo(0, VXLAN);
+    add(&mut other, "far", 1, TunnelKind::Vxlan { vni: 201, port: 4789 });
+    other.tunnels.remove(&"demo".parse().expect("name"));
+    let (one, two) = (plan(&demo(0, VXLAN), &have), plan(&other, &have));
+    let (first, second) = (slow(), slow());
+    let (first, second) = tokio::join!(first.apply(&one, Some(1)), second.apply(&two, Some(1)));
+    first.expect("applied");
+    second.expect("applied");
+    let marks = std::fs::read_to_string(tools.path().join("marks")).expect("marked");
+    let marks: Vec<&str> = marks.lines().collect();
+    assert_eq!(marks, ["begin", "end"].repeat(4), "two batches of each, never at once");
+    let have = observed(&lab.datapath(0)).await;
+    assert!(have.links.contains_key("demo") && have.links.contains_key("far"));
+}
+
+#[tokio::test]
+async fn a_change_that_hangs_stops_others_for_a_while_and_not_for_ever() {
+    require(&[("flock", &["--version"])]);
+    let netns = Netns::new();
+    let datapath = Commands::new(netns.runner());
+    let mut command = std::process::Command::new("nsenter");
+    command.args(["-t", &netns.pid().to_string(), "-n", "flock", "/proc/self/ns/net", "cat"]);
+    let mut holder = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("started");
+    let started = Instant::now();
+    while netns.try_sh("flock -n /proc/self/ns/net true").0 {
+        assert!(started.elapsed() < Duration::from_secs(10), "it never held the lock");
+    }
+    let busy = datapath.apply(&Plan::default(), Some(1)).await;
+    assert!(matches!(busy, Err(Trouble::Failed { status: 75, .. })), "{busy:?}");
+    assert_eq!(alias(&netns), "");
+    assert!(matches!(datapath.observe(None).await, Ok(Looked::Listed(_))), "looking needs no lock");
+    drop(holder.stdin.take());
+    holder.wait().expect("ended");
+    datapath.apply(&Plan::default(), Some(1)).await.expect("accepted");
+}
+
+#[tokio::test]
+async fn a_reader_that_stopped_reading_holds_nobody_up() {
+    require(&[("flock", &["--version"])]);
+    let lab = joined(Variant::Nft).await;
+    let (go_on, runner) = (Notify::new(), lab.gateways[0].runner());
+    let stuck = Commands::new(Deaf { inner: runner, go_on: &go_on });
+    // More than a pipe holds.
+    lab.gateways[0].sh(
+        "for i in {0..9999}; do echo route add 9.$((i / 250)).$((i % 250)).0/24 dev eth0; done | ip -batch -",
+    );
+    let build = plan(&Want::default(), &observed(&lab.datapath(0)).await);
+    let other = async {
+        let started = Instant::now();
+        // Its change is done, and it cannot print its answer.
+        while observed(&lab.datapath(0)).await.links.contains_key("demo") {
+            assert!(started.elapsed() < Duration::from_secs(20), "nothing was done");
+        }
+        let done = lab.datapath(0).apply(&Plan::default(), Some(2)).await;
+        go_on.notify_one();
+        done
+    };
+    let (applied, other) = tokio::join!(stuck.apply(&build, Some(1)), other);
+    other.expect("not held up");
+    assert!(applied.expect("applied").failures.is_empty());
+}
+
+/// A runner that reads nothing of the answer until it may.
+struct Deaf<'a> {
+    inner: Local,
+    go_on: &'a Notify,
+}
+
+#[async_trait::async_trait]
+impl Run for Deaf<'_> {
+    async fn run(&self, argv: &[&str], stdin: &[u8]) -> Result<Output, RunError> {
+        self.inner.run_in_pieces(argv, &[(stdin, None), (b"", Some(self.go_on))]).await
+    }
+}
+
+#[tokio::test]
+async fn a_listing_that_the_reader_has_is_not_sent_again() {
+    let lab = joined(Variant::Legacy).await;
+    let datapath = lab.datapath(0);
+    let looked = datapath.observe(None).await.expect("observed");
+    let Some(Listing { have, digest: Some(digest) }) = looked.listing() else { panic!("a listing") };
+    assert_eq!(datapath.observe(Some(&digest)).await, Ok(Looked::Same));
+    lab.gateways[0].sh("ip link set demo down");
+    let changed = datapath.observe(Some(&digest)).await.expect("observed").listing().expect("another one");
+    assert_ne!((&changed.have, changed.digest.as_ref()), (&have, Some(&digest)));
+    // What a change lists is named in the same way.
+    let applied = datapath.apply(&plan(&demo(0, VXLAN), &changed.have), None).await.expect("applied");
+    assert_eq!((applied.listing.have, applied.listing.digest.as_ref()), (have, Some(&digest)));
+}
+
+#[tokio::test]
+async fn an_answer_is_whole_whether_the_input_stays_open_or_ends_at_once() {
+    let lab = joined(Variant::Nft).await;
+    let open = lab.datapath(0);
+    let closed = Commands::new(Closing(lab.gateways[0].runner()));
+    let started = Instant::now();
+    assert_eq!(open.observe(None).await, closed.observe(None).await);
+    let nothing = Plan::default();
+    assert_eq!(open.apply(&nothing, None).await, closed.apply(&nothing, None).await);
+    assert!(started.elapsed() < Duration::from_secs(4), "nobody waited for a line that came or never will");
+}
+
+struct Closing(Local);
+
+#[async_trait::async_trait]
+impl Run for Closing {
+    async fn run(&self, argv: &[&str], stdin: &[u8]) -> Result<Output, RunError> {
+        self.0.run_to_end_of_input(argv, stdin).await
+    }
+}
