@@ -132,6 +132,7 @@ fn wanted(call: &Call) -> Result<ExecRequest, ApiError> {
     }
     let container = container(&pod.value, name, query.text("container"))?;
     let request = ExecRequest {
+        user: call.asked.user.clone(),
         namespace: target.key.namespace.clone(),
         pod: name.clone(),
         container: Some(container),
