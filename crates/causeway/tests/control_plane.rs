@@ -2,7 +2,6 @@
 
 mod support;
 
-
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
@@ -40,7 +39,9 @@ async fn published(broker: &Cluster, address: &str) {
 /// Gives cluster2's gw1 another address on the underlay.
 async fn move_to(two: &Cluster, address: &str) {
     let annotation = format!("ovn-vpc-external-network.kube-system.kubernetes.io/ip_address={address}");
-    two.kubectl(&["annotate", "--overwrite", "pod", "-n", "kube-system", "vpc-nat-gw-gw1-0", &annotation]).await.ok();
+    two.kubectl(&["annotate", "--overwrite", "pod", "-n", "kube-system", "vpc-nat-gw-gw1-0", &annotation])
+        .await
+        .ok();
 }
 
 async fn write_secret(cluster: &Cluster, token: &str) {
@@ -56,7 +57,7 @@ async fn write_secret(cluster: &Cluster, token: &str) {
 
 #[tokio::test]
 async fn a_brokers_secret_may_come_late_may_be_refused_once_and_may_be_rotated() {
-    let sandbox = Sandbox::bare().await.expect("a sandbox");
+    let sandbox = Sandbox::bare().await;
     let (two, broker) = (sandbox.cluster(2).await, sandbox.broker().await);
     published(&broker, "172.50.16.21").await;
     let found = discoveries(&two).get("service-discovery").await.expect("coordinates");
@@ -93,7 +94,7 @@ async fn a_brokers_secret_may_come_late_may_be_refused_once_and_may_be_rotated()
 
 #[tokio::test]
 async fn output_that_arrives_after_the_status_is_waited_for_with_either_protocol() {
-    let sandbox = Sandbox::bare().await.expect("a sandbox");
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     for version in [json!([]), json!([{ "switch": "execV4" }])] {
         let mut all = version.as_array().expect("a list").clone();
@@ -103,7 +104,11 @@ async fn output_that_arrives_after_the_status_is_waited_for_with_either_protocol
         let name = format!("late{}", all.len());
         one.create(&vxlan(&name, "gw2", "cluster2/gw2", "10.100.7.1/24")).await;
         one.up(&name).await;
-        let alarms = one.events("ns1", &name).await.into_iter().filter(|told| told.warning && told.reason != "PeerUnknown");
+        let alarms = one
+            .events("ns1", &name)
+            .await
+            .into_iter()
+            .filter(|told| told.warning && told.reason != "PeerUnknown");
         assert_eq!(alarms.collect::<Vec<_>>(), [], "nothing was said of a tunnel that works");
         one.delete(&name).await;
     }
@@ -113,10 +118,11 @@ async fn output_that_arrives_after_the_status_is_waited_for_with_either_protocol
 
 #[tokio::test]
 async fn a_server_that_denies_everything_while_it_starts_is_asked_again() {
-    let sandbox = Sandbox::bare().await.expect("a sandbox");
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     sandbox.hold(&one).await;
-    let denied = json!([{ "switch": { "refuse": { "code": 403 } }, "match": { "user": "admin" }, "forMs": 3000 }]);
+    let denied =
+        json!([{ "switch": { "refuse": { "code": 403 } }, "match": { "user": "admin" }, "forMs": 3000 }]);
     let broker = sandbox.broker().await;
     for cluster in [&one, &broker] {
         faults(cluster, denied.clone()).await;

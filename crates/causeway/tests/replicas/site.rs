@@ -59,7 +59,7 @@ impl Site {
     pub(crate) async fn set_up() -> Option<Site> {
         let lease = lease_time();
         // Three clusters: two tunnels of one gateway cannot lead to the same one.
-        let sandbox = Sandbox::start(&["--bare", "--clusters", "3"]).await?;
+        let sandbox = Sandbox::start(&["--bare", "--clusters", "3"]).await;
         let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
         join(&one, &two, "calm0", "gw1", 1).await;
         one.create(&with_vni(vxlan(WORK, "gw1", "cluster3/gw1", AT_REST), 77)).await;
