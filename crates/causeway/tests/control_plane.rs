@@ -74,7 +74,7 @@ async fn a_brokers_secret_may_come_late_may_be_refused_once_and_may_be_rotated()
         if says { Ok(()) } else { Err("nothing is said of it".to_owned()) }
     };
     two.until("it says that the Secret is missing", PATIENCE, waits).await;
-    let once = json!([{ "switch": { "refuse": { "code": 500 } }, "match": { "resources": ["secrets"] }, "times": 2 }]);
+    let once = json!([{ "switch": { "refuse": { "code": 500 } }, "match": { "resources": ["secrets"], "userAgent": "causeway" }, "times": 2 }]);
     faults(&two, once).await;
     write_secret(&two, &token).await;
     published(&broker, "172.50.16.23").await;
