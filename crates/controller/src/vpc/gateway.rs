@@ -135,7 +135,7 @@ impl Vpc {
         term: &Term,
     ) -> Result<Visit, Stop> {
         let commands = Commands::new(PodExec::new(self, &task.pod));
-        let have = self.observed(gateway, task, &commands).await?;
+        let have = self.observed(gateway, task, &commands, term).await?;
         let refused = refused_before(self.desk.state().outcome(gateway), &task.pod.uid);
         let mut planned = plan_after(&refused, &task.want, &have);
         if planned.is_empty() {
@@ -161,6 +161,7 @@ impl Vpc {
         gateway: &GatewayName,
         task: &GatewayTask,
         commands: &impl Datapath,
+        term: &Term,
     ) -> Result<Arc<Have>, Stop> {
         let pod = &task.pod;
         if let Some(have) = self.known(gateway, task) {
@@ -172,10 +173,18 @@ impl Vpc {
             other => Ok(other.map_err(|error| stop(datapath::Trouble::Run(error)))?),
         };
         let last = self.looks.last(gateway, &pod.uid);
-        let digest = last.as_ref().and_then(|(_, digest)| digest.as_ref());
         let before = self.monitors.lines(gateway, pod);
         let at = Instant::now();
-        let looked = self.counted("observe", commands.observe(digest).await)?;
+        let looked = match (&last, term.number()) {
+            // The first look of a term makes the gateway refuse what is still on its way from a former leader:
+            // this may be all that the new one has to do here.
+            (None, Some(_)) => {
+                let applied = commands.apply(&Plan::default(), term.number()).await;
+                applied.map(|applied| Looked::Listed(applied.listing))
+            }
+            (last, _) => commands.observe(last.as_ref().and_then(|(_, digest)| digest.as_ref())).await,
+        };
+        let looked = self.counted("observe", looked)?;
         heard?;
         let (have, digest) = match (looked, last) {
             (Looked::Listed(Listing { have, digest }), _) => (Arc::new(have), digest),
