@@ -6,21 +6,18 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Context;
-use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::time::TimeValLike;
 use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-/// Linux tells CPU time in hundredths of a second, whatever its own clock does.
-const TICKS: u64 = 100;
+use crate::cost;
+
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// A running controller; killed when dropped.
 pub(crate) struct Controller {
     child: Child,
-    proc: PathBuf,
     log: PathBuf,
 }
 
@@ -36,24 +33,31 @@ impl Controller {
         command.args(["--no-leader-election", "--listen", "127.0.0.1:0", "--exit-with-parent"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?).kill_on_drop(true);
         let child = command.spawn().context("cannot start the controller")?;
-        let proc = Path::new("/proc").join(child.id().context("it ended at once")?.to_string());
-        Ok(Controller { child, proc, log })
+        Ok(Controller { child, log })
     }
 
     /// CPU time so far.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
-        let stat = std::fs::read_to_string(self.proc.join("stat"))?;
-        let (_, fields) = stat.rsplit_once(')').context("/proc/…/stat without a name")?;
-        // Behind the name: the state is the first field, user and system time the 12th and 13th.
-        let times = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
-        let ticks = times.sum::<Result<u64, _>>()?;
-        Ok(Duration::from_millis(ticks * 1000 / TICKS))
+        cost::process(self.pid()?)
+    }
+
+    fn pid(&self) -> anyhow::Result<Pid> {
+        Ok(Pid::from_raw(i32::try_from(self.child.id().context("the controller has ended")?)?))
     }
 
     /// The most memory it ever held.
     pub(crate) fn peak_mib(&self) -> anyhow::Result<f64> {
-        let status = std::fs::read_to_string(self.proc.join("status"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+        self.mib("VmHWM:")
+    }
+
+    /// The memory that it holds.
+    pub(crate) fn resident_mib(&self) -> anyhow::Result<f64> {
+        self.mib("VmRSS:")
+    }
+
+    fn mib(&self, what: &str) -> anyhow::Result<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()?))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(what)).context("no memory")?;
         let kib: f64 = line.trim_end_matches("kB").trim().parse()?;
         Ok(kib / 1024.0)
     }
@@ -68,17 +72,8 @@ impl Controller {
 
     /// Ends it politely.
     pub(crate) async fn end(mut self) -> anyhow::Result<()> {
-        if let Some(pid) = self.child.id() {
-            kill(Pid::from_raw(i32::try_from(pid)?), Signal::SIGTERM)?;
-        }
+        kill(self.pid()?, Signal::SIGTERM)?;
         timeout(FAREWELL, self.child.wait()).await.context("the controller does not end")??;
         Ok(())
     }
-}
-
-/// CPU time of every command that has ended in a gateway so far.
-pub(crate) fn commands_cpu() -> anyhow::Result<Duration> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
-    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
-    Ok(Duration::from_micros(u64::try_from(micros)?))
 }

@@ -1,37 +1,127 @@
-//! `pods/exec`: runs the command in the gateway's namespace, with its input and output.
+//! `pods/exec`: runs the command in the gateway's namespace, with its input and output, and keeps the time.
 
-use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use causeway_apiserver::{Exec, ExecEnd, ExecIo, ExecRequest};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
-use crate::gateways::{Gateways, LOCK};
+use crate::gateways::Gateways;
+use crate::namespace::LOCK;
+use crate::shape;
 
 /// Runs commands in the gateways.
 pub(crate) struct GatewayExec {
     gateways: Arc<Gateways>,
+    clock: Mutex<Clock>,
+}
+
+/// Of the commands that end by themselves, so of all but the monitors.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Clock {
+    running: usize,
+    /// How many have ended.
+    pub(crate) ended: u64,
+    /// From the start of each to the last that it printed, one after another.
+    pub(crate) time: Duration,
+    /// How much they printed.
+    pub(crate) printed: usize,
+}
+
+/// What a command is, as far as the controller's can be told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Prints what changes, without end.
+    Monitor,
+    /// Prints what is there.
+    Look,
+    /// Changes something; its script comes with its input.
+    Apply,
+}
+
+impl Kind {
+    pub(crate) fn of(request: &ExecRequest) -> Kind {
+        let script = request.command.last().map(String::as_str).unwrap_or_default();
+        if script.contains("ip monitor") {
+            Kind::Monitor
+        } else if script.contains("eval \"$script\"") {
+            Kind::Apply
+        } else {
+            Kind::Look
+        }
+    }
 }
 
 impl GatewayExec {
     pub(crate) fn new(gateways: Arc<Gateways>) -> GatewayExec {
-        GatewayExec { gateways }
+        GatewayExec { gateways, clock: Mutex::default() }
     }
 
-    /// A place for files that lives as long as the gateways.
-    pub(crate) fn folder(&self) -> &Path {
-        self.gateways.folder()
+    fn lock(&self) -> MutexGuard<'_, Clock> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What ran so far.
+    pub(crate) fn clock(&self) -> Clock {
+        *self.lock()
+    }
+
+    /// Whether any but the monitors is running.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.lock().running > 0
     }
 
     fn spawn(&self, request: &ExecRequest) -> std::io::Result<Child> {
         let gone = || std::io::Error::other(format!("there is no pod {}", request.pod));
-        let (enter, lock) = self.gateways.by_pod(&request.pod).ok_or_else(gone)?.enter();
+        let number = shape::gateway_of(&request.pod).ok_or_else(gone)?;
+        let (enter, lock) = self.gateways.get(number).ok_or_else(gone)?.enter();
         let mut command = Command::new(&enter[0]);
         command.args(&enter[1..]).args(&request.command).env(LOCK, lock);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.kill_on_drop(true).spawn()
+    }
+
+    /// Runs a command and keeps what it printed, where somebody asks for that.
+    pub(crate) async fn run_and_keep(
+        &self,
+        request: &ExecRequest,
+        io: ExecIo,
+        kept: Option<&mut Vec<u8>>,
+    ) -> ExecEnd {
+        let timed = Kind::of(request) != Kind::Monitor;
+        let mut running =
+            Running { exec: timed.then_some(self), start: Instant::now(), last: None, printed: 0 };
+        if timed {
+            self.lock().running += 1;
+        }
+        match self.spawn(request) {
+            Ok(child) => converse(child, io, &mut running, kept)
+                .await
+                .unwrap_or_else(|error| ExecEnd::Failed(error.to_string())),
+            Err(error) => ExecEnd::Failed(error.to_string()),
+        }
+    }
+}
+
+/// A command under way. It is also over when whoever asked for it has gone.
+struct Running<'a> {
+    exec: Option<&'a GatewayExec>,
+    start: Instant,
+    last: Option<Instant>,
+    printed: usize,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let Some(exec) = self.exec else { return };
+        let mut clock = exec.lock();
+        clock.running -= 1;
+        clock.ended += 1;
+        clock.time += self.last.unwrap_or_else(Instant::now) - self.start;
+        clock.printed += self.printed;
     }
 }
 
@@ -42,18 +132,20 @@ impl Exec for GatewayExec {
     }
 
     async fn run(&self, request: ExecRequest, io: ExecIo) -> ExecEnd {
-        match self.spawn(&request) {
-            Ok(child) => converse(child, io).await.unwrap_or_else(|error| ExecEnd::Failed(error.to_string())),
-            Err(error) => ExecEnd::Failed(error.to_string()),
-        }
+        self.run_and_keep(&request, io, None).await
     }
 }
 
-async fn converse(mut child: Child, io: ExecIo) -> std::io::Result<ExecEnd> {
+async fn converse(
+    mut child: Child,
+    io: ExecIo,
+    running: &mut Running<'_>,
+    kept: Option<&mut Vec<u8>>,
+) -> std::io::Result<ExecEnd> {
     let ExecIo { mut stdin, mut stdout, mut stderr, resize: _ } = io;
     let missing = || std::io::Error::other("no pipe");
     let mut input = child.stdin.take().ok_or_else(missing)?;
-    let mut output = child.stdout.take().ok_or_else(missing)?;
+    let output = child.stdout.take().ok_or_else(missing)?;
     let mut errors = child.stderr.take().ok_or_else(missing)?;
     let feed = async {
         // A command that does not read to the end says more with its status.
@@ -63,14 +155,37 @@ async fn converse(mut child: Child, io: ExecIo) -> std::io::Result<ExecEnd> {
     };
     let done = async {
         let (out, err) = tokio::join!(
-            tokio::io::copy(&mut output, &mut stdout),
+            pass_on(output, &mut stdout, running, kept),
             tokio::io::copy(&mut errors, &mut stderr)
         );
-        out.and(err)?;
+        out.and(err.map(drop))?;
         child.wait().await
     };
     tokio::select! {
         status = done => Ok(ExecEnd::Exited(status?.code().unwrap_or(137))),
         () = feed => unreachable!("feeding never ends by itself"),
+    }
+}
+
+/// Passes on what a command prints, and notes when it printed last: after that it only waits for its reader.
+async fn pass_on(
+    mut from: impl AsyncRead + Unpin,
+    to: &mut (impl AsyncWrite + Unpin),
+    running: &mut Running<'_>,
+    mut kept: Option<&mut Vec<u8>>,
+) -> std::io::Result<()> {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let count = from.read(&mut buffer).await?;
+        if count == 0 {
+            return Ok(());
+        }
+        running.last = Some(Instant::now());
+        running.printed += count;
+        if let Some(kept) = kept.as_deref_mut() {
+            kept.extend_from_slice(&buffer[..count]);
+        }
+        to.write_all(&buffer[..count]).await?;
+        to.flush().await?;
     }
 }

@@ -1,27 +1,16 @@
 //! Real gateways: network namespaces with a gateway's links, addresses and NAT chains.
-//!
-//! Each is held by a process that ends when its input does, so also when this one is killed.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::bail;
 
-/// Where iptables keeps its lock; the machine's own would make the gateways wait for each other.
-pub(crate) const LOCK: &str = "XTABLES_LOCKFILE";
+use crate::namespace::Namespace;
+use crate::shape;
 
 /// All gateways; they vanish with this value.
 pub(crate) struct Gateways {
-    all: Vec<Gateway>,
+    all: Vec<Namespace>,
     folder: tempfile::TempDir,
-}
-
-/// One gateway's namespace.
-pub(crate) struct Gateway {
-    holder: Child,
-    lock: PathBuf,
 }
 
 /// What the kernels hold of ours.
@@ -43,15 +32,22 @@ impl Gateways {
     /// Makes them, as kube-ovn leaves a gateway: two links, addresses, a way out, empty chains.
     pub(crate) fn create(count: usize) -> anyhow::Result<Gateways> {
         let folder = tempfile::tempdir()?;
-        let make = |number| Gateway::create(number, folder.path());
+        let make = |number| {
+            let namespace = Namespace::create(folder.path())?;
+            namespace.sh(&set_up(number))?;
+            Ok(namespace)
+        };
         let all = (1..=count).map(make).collect::<anyhow::Result<_>>()?;
         Ok(Gateways { all, folder })
     }
 
-    /// The gateway whose pod has this name.
-    pub(crate) fn by_pod(&self, pod: &str) -> Option<&Gateway> {
-        let number: usize = pod.strip_prefix("vpc-nat-gw-g")?.strip_suffix("-0")?.parse().ok()?;
+    /// A gateway, counted from 1.
+    pub(crate) fn get(&self, number: usize) -> Option<&Namespace> {
         self.all.get(number.checked_sub(1)?)
+    }
+
+    pub(crate) fn all(&self) -> &[Namespace] {
+        &self.all
     }
 
     /// Counts what is in the kernels.
@@ -78,66 +74,9 @@ impl Gateways {
     }
 }
 
-impl Gateway {
-    fn create(number: usize, folder: &Path) -> anyhow::Result<Gateway> {
-        let mut unshare = Command::new("unshare");
-        unshare.args(["-n", "cat"]).stdin(Stdio::piped()).stdout(Stdio::null());
-        let holder = unshare.spawn().context("cannot run unshare")?;
-        let mut gateway = Gateway { holder, lock: folder.join(format!("xtables-{number}.lock")) };
-        gateway.entered()?;
-        gateway.sh(&set_up(number))?;
-        Ok(gateway)
-    }
-
-    /// The process exists before its namespace does: waits until it has left ours.
-    fn entered(&mut self) -> anyhow::Result<()> {
-        let ours = std::fs::read_link("/proc/self/ns/net")?;
-        let theirs = format!("/proc/{}/ns/net", self.holder.id());
-        while std::fs::read_link(&theirs).is_ok_and(|theirs| theirs == ours) {
-            if let Some(status) = self.holder.try_wait()? {
-                bail!("no network namespace can be made here ({status}): this needs root");
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
-    }
-
-    /// A command line that runs in here; its arguments are still to be added.
-    pub(crate) fn enter(&self) -> (Vec<String>, &Path) {
-        let pid = self.holder.id().to_string();
-        (["nsenter", "-t", &pid, "-n", "--"].map(String::from).to_vec(), &self.lock)
-    }
-
-    /// Runs a script of our own, which must succeed; gives what it printed.
-    fn sh(&self, script: &str) -> anyhow::Result<String> {
-        let (enter, lock) = self.enter();
-        let mut command = Command::new(&enter[0]);
-        command.args(&enter[1..]).arg("bash").env(LOCK, lock);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().context("cannot run nsenter")?;
-        child.stdin.take().context("no stdin")?.write_all(script.as_bytes())?;
-        let output = child.wait_with_output()?;
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "in a gateway: {stderr}");
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    }
-}
-
-impl Drop for Gateway {
-    fn drop(&mut self) {
-        drop(self.holder.stdin.take());
-        let _ = self.holder.wait();
-    }
-}
-
-/// Addresses of a gateway: on its VPC's subnet and on the underlay.
-pub(crate) fn addresses(number: usize) -> (String, String) {
-    (format!("10.{number}.1.254"), format!("172.50.16.{number}"))
-}
-
 /// kube-ovn uses legacy iptables where it works, and so does this.
 fn set_up(number: usize) -> String {
-    let (lan, external) = addresses(number);
+    let (lan, external) = (shape::lan(number), shape::external(number));
     format!(
         "set -e
         ip -batch - <<END
@@ -172,39 +111,5 @@ END
 COMMIT
 END
 "
-    )
-}
-
-/// The least that any controller must spend: the same links, routes and rules by bare commands,
-/// one batch per gateway, nothing asked and nothing checked.
-pub(crate) fn floor(count: usize, peers: usize) -> anyhow::Result<Duration> {
-    let gateways = Gateways::create(count)?;
-    let script = &bare_commands(peers);
-    let start = Instant::now();
-    std::thread::scope(|scope| {
-        let work = |gateway| scope.spawn(move || Gateway::sh(gateway, script));
-        let all: Vec<_> = gateways.all.iter().map(work).collect();
-        all.into_iter().try_for_each(|one| match one.join() {
-            Ok(done) => done.map(drop),
-            Err(_) => bail!("a thread panicked"),
-        })
-    })?;
-    Ok(start.elapsed())
-}
-
-fn bare_commands(peers: usize) -> String {
-    let (mut links, mut rules) = (String::new(), String::new());
-    for peer in 1..=peers {
-        links += &format!(
-            "link add t{peer} type vxlan remote 172.50.17.{peer} id {peer} dstport 4789 dev net1\n\
-             address add 10.100.{peer}.1/24 dev t{peer}\nlink set dev t{peer} up\n\
-             route add 242.{peer}.0.0/16 dev t{peer}\n"
-        );
-        rules += &format!("-A POSTROUTING -d 242.{peer}.0.0/16 -j SNAT --to-source 242.0.0.1-242.0.0.8\n");
-    }
-    format!(
-        "set -e\nip -batch - <<END\n{links}END\nkind=nft\n\
-         iptables-legacy -t nat -S SNAT_FILTER >/dev/null 2>&1 && kind=legacy\n\
-         iptables-$kind-restore --noflush <<END\n*nat\n{rules}COMMIT\nEND\n"
     )
 }

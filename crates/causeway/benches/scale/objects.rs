@@ -1,0 +1,115 @@
+//! What kube-ovn, the exchange and people would have put into the cluster.
+
+use serde_json::{Value, json};
+
+use crate::shape::{self, Shape, UNDERLAY};
+
+/// Where the tunnels are.
+pub(crate) const NAMESPACE: &str = "ns1";
+/// Where gateways and records are.
+pub(crate) const SYSTEM: &str = "kube-system";
+const PROVIDER: &str = "ovn-vpc-external-network.kube-system";
+
+/// A tunnel, as a person declares it.
+pub(crate) fn tunnel(number: usize, shape: Shape) -> Value {
+    let (gateway, peer) = shape.ends(number);
+    json!({
+        "apiVersion": "kubeovn.ustc.io/v1", "kind": "VpcNatTunnel",
+        "metadata": {
+            "name": shape::name(number), "namespace": NAMESPACE,
+            "labels": {"vid": shape::vni(number).to_string(), "vx-port": shape::PORT.to_string()},
+        },
+        "spec": {
+            "type": "vxlan", "clusterId": format!("p{peer}"), "gatewayName": "gw",
+            "natGwDp": format!("g{gateway}"), "interfaceAddr": shape::interface(peer, 1),
+        },
+    })
+}
+
+/// Everything but the tunnels.
+pub(crate) fn all(shape: Shape) -> Vec<Value> {
+    let mut all = vec![
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
+        json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": "node1"},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }),
+        json!({
+            "apiVersion": "kubeovn.io/v1", "kind": "Subnet",
+            "metadata": {"name": "ovn-vpc-external-network"},
+            "spec": {
+                "protocol": "IPv4", "cidrBlock": UNDERLAY, "gateway": "172.50.0.1", "provider": PROVIDER,
+            },
+        }),
+    ];
+    all.extend((1..=shape.gateways).flat_map(|number| gateway(number, shape.peers)));
+    all.extend((1..=shape.peers).map(record));
+    all
+}
+
+/// A gateway with a VPC of its own, whose routes lead every peer's range to it.
+fn gateway(number: usize, peers: usize) -> Vec<Value> {
+    let (lan, external) = (shape::lan(number), shape::external(number));
+    let (name, vpc, workload) =
+        (format!("g{number}"), format!("vpc{number}"), format!("vpc-nat-gw-g{number}"));
+    let labels = json!({"app": workload, "ovn.kubernetes.io/vpc-nat-gw": "true"});
+    let route = |peer| json!({"cidr": shape::range(peer), "nextHopIP": lan, "policy": "policyDst"});
+    let routes: Vec<Value> = (1..=peers).map(route).collect();
+    let container = json!({"name": "vpc-nat-gw", "image": "docker.io/kubeovn/vpc-nat-gateway:v1.12.22"});
+    let named = json!({"ovn.kubernetes.io/vpc_nat_gw": name, "ovn.kubernetes.io/logical_switch": vpc});
+    let mut annotations = named.clone();
+    annotations["ovn.kubernetes.io/ip_address"] = json!(lan);
+    annotations["ovn.kubernetes.io/gateway"] = json!(shape::inside(number, 1));
+    annotations["ovn.kubernetes.io/logical_router"] = json!(vpc);
+    annotations[format!("{PROVIDER}.kubernetes.io/ip_address")] = json!(external);
+    vec![
+        json!({
+            "apiVersion": "kubeovn.io/v1", "kind": "Vpc", "metadata": {"name": vpc},
+            "spec": {"namespaces": [NAMESPACE], "staticRoutes": routes},
+        }),
+        json!({
+            "apiVersion": "kubeovn.io/v1", "kind": "VpcNatGateway", "metadata": {"name": name},
+            "spec": {
+                "vpc": vpc, "subnet": vpc, "lanIp": lan, "externalSubnets": ["ovn-vpc-external-network"],
+            },
+        }),
+        json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet",
+            "metadata": {"name": workload, "namespace": SYSTEM, "labels": labels},
+            "spec": {
+                "replicas": 1, "serviceName": "", "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels, "annotations": named}, "spec": {"containers": [container]},
+                },
+            },
+            "status": {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1},
+        }),
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": shape::pod(number), "namespace": SYSTEM, "labels": labels, "annotations": annotations,
+            },
+            "spec": {"nodeName": "node1", "containers": [container]},
+            "status": {"phase": "Running"},
+        }),
+    ]
+}
+
+/// A peer's gateway, as the exchange brings it home.
+fn record(peer: usize) -> Value {
+    let (cluster, external) = (format!("p{peer}"), shape::peer_external(peer));
+    json!({
+        "apiVersion": "kubeovn.ustc.io/v1", "kind": "GatewayExIp",
+        "metadata": {
+            "name": format!("gw-{cluster}"), "namespace": SYSTEM,
+            "labels": {
+                "localGateway": "gw", "localCluster": cluster, "localVpc": "vpc",
+                "submariner-io/clusterID": cluster, "submariner-io/originatingNamespace": SYSTEM,
+            },
+        },
+        "spec": {
+            "externalip": external, "externalIp": external,
+            "globalnetcidr": shape::range(peer), "globalNetCIDR": shape::range(peer),
+        },
+    })
+}

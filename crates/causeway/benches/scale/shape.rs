@@ -1,0 +1,85 @@
+//! Who has which name and address, for however many gateways and peers.
+
+use std::net::Ipv4Addr;
+
+/// Outside; the way out of it is `172.50.0.1`.
+pub(crate) const UNDERLAY: &str = "172.50.0.0/16";
+/// The port of every tunnel.
+pub(crate) const PORT: u16 = 4789;
+
+/// How many gateways there are, and how many clusters their tunnels lead to. Both are counted from 1, tunnels
+/// from 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) gateways: usize,
+    pub(crate) peers: usize,
+}
+
+impl Shape {
+    /// The gateway and the peer of a tunnel: spread over all, never twice between the same two.
+    pub(crate) fn ends(self, tunnel: usize) -> (usize, usize) {
+        let (gateway, turn) = (tunnel % self.gateways, tunnel / self.gateways);
+        (gateway + 1, (turn + gateway * self.peers / self.gateways) % self.peers + 1)
+    }
+}
+
+/// The name of a tunnel, and of its link.
+pub(crate) fn name(tunnel: usize) -> String {
+    format!("t{tunnel}")
+}
+
+/// Tells the tunnels of one gateway apart on the wire.
+pub(crate) fn vni(tunnel: usize) -> usize {
+    100 + tunnel
+}
+
+/// The pod of a gateway.
+pub(crate) fn pod(gateway: usize) -> String {
+    format!("vpc-nat-gw-g{gateway}-0")
+}
+
+/// The gateway of a pod.
+pub(crate) fn gateway_of(pod: &str) -> Option<usize> {
+    pod.strip_prefix("vpc-nat-gw-g")?.strip_suffix("-0")?.parse().ok()
+}
+
+/// The so-manieth address behind a first one.
+fn address(first: [u8; 4], offset: usize) -> Ipv4Addr {
+    let offset = u32::try_from(offset).unwrap_or(u32::MAX);
+    Ipv4Addr::from(u32::from(Ipv4Addr::from(first)).saturating_add(offset))
+}
+
+/// A host of a gateway's VPC, whose subnet has 24 bits.
+pub(crate) fn inside(gateway: usize, host: usize) -> Ipv4Addr {
+    address([10, 1, 0, 0], gateway * 256 + host)
+}
+
+/// A gateway on its VPC's subnet.
+pub(crate) fn lan(gateway: usize) -> Ipv4Addr {
+    inside(gateway, 254)
+}
+
+/// A gateway outside.
+pub(crate) fn external(gateway: usize) -> Ipv4Addr {
+    address([172, 50, 16, 0], gateway)
+}
+
+/// A peer's gateway outside.
+pub(crate) fn peer_external(peer: usize) -> Ipv4Addr {
+    address([172, 50, 128, 0], peer)
+}
+
+/// A host of a peer's range of global addresses, which has 24 bits.
+pub(crate) fn peer_host(peer: usize, host: usize) -> Ipv4Addr {
+    address([242, 1, 0, 0], peer * 256 + host)
+}
+
+/// A peer's range of global addresses.
+pub(crate) fn range(peer: usize) -> String {
+    format!("{}/24", peer_host(peer, 0))
+}
+
+/// An end of the link to a peer: ours is the first, and the second is free.
+pub(crate) fn interface(peer: usize, end: usize) -> String {
+    format!("{}/30", address([10, 128, 0, 0], peer * 4 + end))
+}

@@ -1,0 +1,119 @@
+//! A cluster, its gateways and a controller, from nothing to nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::cluster::{Cluster, Requests};
+use crate::controller::Controller;
+use crate::cost;
+use crate::exec::GatewayExec;
+use crate::gateways::{Gateways, Held};
+use crate::shape::Shape;
+
+/// The longest that one size may take to come up, or to go.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Quiet for this long counts as idle.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// Everything that is needed to measure; it ends with this value.
+pub(crate) struct Stage {
+    pub(crate) gateways: Arc<Gateways>,
+    pub(crate) exec: Arc<GatewayExec>,
+    pub(crate) cluster: Cluster,
+    pub(crate) controller: Controller,
+}
+
+/// What it cost to bring up so many tunnels at once.
+pub(crate) struct Built {
+    pub(crate) size: usize,
+    /// From the first create until all were ready.
+    pub(crate) up: Duration,
+    /// Requests until then.
+    pub(crate) asked: Requests,
+    /// The controller's CPU time until then.
+    pub(crate) cpu_up: Duration,
+    /// Requests until nothing more was asked.
+    pub(crate) settled: Requests,
+    /// The controller's CPU time until then.
+    pub(crate) cpu_settled: Duration,
+    /// CPU time of the commands in the gateways until all were ready.
+    pub(crate) commands_cpu: Duration,
+    /// How long they took, one after another.
+    pub(crate) commands_time: Duration,
+    /// The most memory that the controller held.
+    pub(crate) peak_mib: f64,
+}
+
+impl Stage {
+    /// Makes it and waits until the controller has nothing left to do.
+    pub(crate) async fn set(gateways: Gateways, shape: Shape) -> anyhow::Result<Stage> {
+        let gateways = Arc::new(gateways);
+        let exec = Arc::new(GatewayExec::new(gateways.clone()));
+        let cluster = Cluster::start(exec.clone(), gateways.folder(), shape).await?;
+        let controller = Controller::start(cluster.kubeconfig(), gateways.folder())?;
+        let stage = Stage { gateways, exec, cluster, controller };
+        timeout(PATIENCE, stage.cluster.published()).await.context("the gateways' records")??;
+        stage.idle().await;
+        Ok(stage)
+    }
+
+    /// Creates tunnels until all are ready, and sees that the kernels have them.
+    pub(crate) async fn build(&mut self, size: usize) -> anyhow::Result<Built> {
+        let (before, cpu, clock) = (self.cluster.requests(), self.controller.cpu()?, self.exec.clock());
+        let commands = cost::children()?;
+        let up = timed(&mut self.controller, self.cluster.create(0..size)).await?;
+        let (asked, cpu_up) = (self.cluster.requests().since(&before), self.controller.cpu()? - cpu);
+        let (commands_cpu, commands_time) =
+            (cost::children()? - commands, self.exec.clock().time - clock.time);
+        self.holds(size)?;
+        self.idle().await;
+        let (settled, cpu_settled) = (self.cluster.requests().since(&before), self.controller.cpu()? - cpu);
+        let peak_mib = self.controller.peak_mib()?;
+        Ok(Built { size, up, asked, cpu_up, settled, cpu_settled, commands_cpu, commands_time, peak_mib })
+    }
+
+    /// Deletes all tunnels; gives how long it took until they and all they had were gone.
+    pub(crate) async fn clear(&mut self, size: usize) -> anyhow::Result<Duration> {
+        let down = timed(&mut self.controller, self.cluster.delete(0..size)).await?;
+        self.holds(0)?;
+        Ok(down)
+    }
+
+    fn holds(&self, tunnels: usize) -> anyhow::Result<()> {
+        let held = self.gateways.held()?;
+        ensure!(
+            held == Held::of(tunnels),
+            "{tunnels} tunnels should be there, but the gateways hold {held:?}"
+        );
+        Ok(())
+    }
+
+    /// Waits until nobody asks the API server for anything and no command runs.
+    pub(crate) async fn idle(&self) {
+        let mut last: Option<Requests> = None;
+        loop {
+            let now = self.cluster.requests();
+            if last.as_ref() == Some(&now) && !self.exec.is_busy() {
+                return;
+            }
+            last = Some(now);
+            sleep(QUIET).await;
+        }
+    }
+}
+
+/// How long the work takes; ends early when the controller does.
+pub(crate) async fn timed(
+    controller: &mut Controller,
+    work: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<Duration> {
+    let start = Instant::now();
+    tokio::select! {
+        done = timeout(PATIENCE, work) => done.context("it took too long")??,
+        ended = controller.ended() => return Err(ended),
+    }
+    Ok(start.elapsed())
+}
