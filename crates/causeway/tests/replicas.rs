@@ -101,7 +101,7 @@ async fn a_command_of_a_leader_stopped_in_mid_visit_is_refused_when_it_arrives_a
 #[tokio::test]
 async fn a_leader_asked_to_end_hands_over_within_a_second() {
     let Some(site) = Site::set_up().await else { return };
-    let mut longest = Duration::ZERO;
+    let mut took = Vec::new();
     for round in 0..rounds() {
         let (reign, leader, other) = site.leader().await;
         site.ask_for(&Site::address(round)).await;
@@ -109,20 +109,21 @@ async fn a_leader_asked_to_end_hands_over_within_a_second() {
         let asked = Timestamp::now();
         leader.signal(Signal::SIGTERM);
         let next = site.succeeds(&other, &reign).await;
-        let first = site.first_command(&other, asked).await;
-        for (what, when) in [("the Lease", site.written(&next)), ("the first command", first.start)] {
-            let took = Duration::try_from(when.duration_since(asked)).expect("it is later");
-            assert!(took < Duration::from_secs(1), "{what} took {took:?} in round {round}");
-            longest = longest.max(took);
-        }
+        let is_its = |exec: &proof::Exec| exec.user == other.name && exec.start > asked;
+        let first = site.command("the successor's first command", is_its).await;
+        let last = site.written(&next).max(first.start);
+        took.push(Duration::try_from(last.duration_since(asked)).expect("it is later"));
         assert!(leader.ended(&site.one).await.success());
         leader.restart();
         leader.is_ready(&site.one).await;
         site.comes_to_rest().await;
         site.judge();
     }
-    eprintln!("SIGTERM: the longest hand-over took {longest:?}");
+    took.sort();
+    let (median, longest) = (took[took.len() / 2], took[took.len() - 1]);
+    eprintln!("SIGTERM: hand-over in {median:.0?}, at most {longest:.0?}");
     site.finish("SIGTERM", rounds()).await;
+    assert!(longest < Duration::from_secs(1), "{took:?}");
 }
 
 #[tokio::test]
@@ -148,7 +149,8 @@ async fn a_leader_whose_connections_are_frozen_knows_that_it_does_not_lead() {
 #[tokio::test]
 async fn a_replica_whose_lists_take_longer_than_a_lease_leads_when_it_has_them_and_stays_leader() {
     let Some(site) = Site::set_up().await else { return };
-    let slow = site.lease * 2;
+    // Longer than a lease in whole seconds, shorter than any request may take.
+    let slow = site.lease * 3 / 2;
     for round in 0..rounds() {
         let (reign, leader, other) = site.leader().await;
         let matching = json!({"user": other.name, "verbs": ["list", "watch"]});

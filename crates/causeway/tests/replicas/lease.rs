@@ -84,6 +84,7 @@ impl Reigns {
 
 /// What replicas said of themselves, and when.
 pub(crate) struct Words {
+    names: Vec<&'static str>,
     said: Arc<Mutex<Vec<Word>>>,
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
@@ -110,28 +111,23 @@ impl Words {
                 }
             }))
         };
-        Words { _tasks: replicas.iter().map(ask).collect(), said }
+        let names = replicas.iter().map(|replica| replica.name).collect();
+        Words { names, _tasks: replicas.iter().map(ask).collect(), said }
     }
 
-    /// The longest that a replica said without a pause that it leads, or that it does not, while the Lease said
+    /// The longest that a replica said without a pause that it leads (or that it does not) while the Lease said
     /// otherwise.
-    pub(crate) fn longest_error(&self, reigns: &Reigns) -> (Duration, String) {
+    pub(crate) fn longest_error(&self, reigns: &Reigns, claim: bool) -> Duration {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut names: Vec<&str> = said.iter().map(|word| word.of).collect();
-        names.sort_unstable();
-        names.dedup();
-        let mut longest = (Duration::ZERO, "nobody".to_owned());
-        for name in names {
-            let mut wrong_since: Option<Instant> = None;
-            for word in said.iter().filter(|word| word.of == name) {
-                let wrong = word.leads.is_some_and(|leads| leads != (reigns.at(word.at) == name));
+        let longest = |name: &&str| {
+            let (mut longest, mut wrong_since) = (Duration::ZERO, None);
+            for word in said.iter().filter(|word| word.of == *name) {
+                let wrong = word.leads == Some(claim) && (reigns.at(word.at) == *name) != claim;
                 wrong_since = if wrong { wrong_since.or(Some(word.at)) } else { None };
-                let lasts = wrong_since.map_or(Duration::ZERO, |since| word.at - since);
-                if lasts > longest.0 {
-                    longest = (lasts, format!("{name} says leader={:?}", word.leads));
-                }
+                longest = longest.max(wrong_since.map_or(Duration::ZERO, |since| word.at - since));
             }
-        }
-        longest
+            longest
+        };
+        self.names.iter().map(longest).max().unwrap_or_default()
     }
 }

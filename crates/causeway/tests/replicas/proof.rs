@@ -99,8 +99,11 @@ pub(crate) fn strange_writes(writes: &[Write], reigns: &[Reign]) -> Vec<String> 
         let gives_up = reign.is_some_and(|r| r.version == write.version && r.holder.is_empty());
         !gives_up && reign.is_none_or(|reign| reign.holder != write.user)
     };
-    let say = |write: &Write| format!("{} {} by {} at {}", write.version, write.what, write.user, write.at);
     writes.iter().filter(strange).map(say).collect()
+}
+
+fn say(write: &Write) -> String {
+    format!("{} {} by {} at {}", write.version, write.what, write.user, write.at)
 }
 
 /// When each term began: when the Lease was written with it.
@@ -118,6 +121,16 @@ fn beginnings<'a>(
             let written = writes.iter().find(|write| write.version == reign.version)?;
             Some((reign, written.at))
         })
+}
+
+/// The same at a server whose versions are others, by the time of day: both are of one process.
+pub(crate) fn strange_writes_elsewhere(writes: &[Write], here: &[Write], reigns: &[Reign]) -> Vec<String> {
+    let terms: Vec<_> = beginnings(here, reigns).collect();
+    let strange = |write: &&Write| {
+        let term = terms.iter().rfind(|(_, began)| *began <= write.at);
+        term.is_none_or(|(reign, _)| reign.holder != write.user)
+    };
+    writes.iter().filter(strange).map(say).collect()
 }
 
 /// The first command of a term in a gateway that was answered: (the term, when).
@@ -205,6 +218,14 @@ mod tests {
         }
         let after = [Reign { version: 20, holder: String::new(), term: 1 }];
         assert_eq!(strange_writes(&[write(22, A)], &after).len(), 1);
+    }
+
+    #[test]
+    fn a_former_leaders_write_to_another_server_is_noticed() {
+        let here = [write(10, A), write(21, B)];
+        let good = [write(15, A), write(21, B), write(30, B)];
+        assert_eq!(strange_writes_elsewhere(&good, &here, &reigns()), Vec::<String>::new());
+        assert_eq!(strange_writes_elsewhere(&[write(22, A)], &here, &reigns()).len(), 1);
     }
 
     #[test]

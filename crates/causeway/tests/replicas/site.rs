@@ -1,7 +1,7 @@
 //! Two replicas of cluster1's controller, a tunnel with packets in it, a tunnel to work on, and what is written
 //! down about all that.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,7 @@ pub(crate) struct Site {
     pings: Option<Pings>,
     began: Instant,
     audit: PathBuf,
+    broker_audit: PathBuf,
     execs: PathBuf,
     folder: Option<TempDir>,
     _sandbox: Sandbox,
@@ -71,12 +72,11 @@ impl Site {
         patched.expect("the lease is given up");
 
         let folder = tempfile::Builder::new().prefix("causeway-replicas-").tempdir().expect("a folder");
-        let audit = folder.path().join("audit.jsonl");
-        let begin = Request::new("/audit")
-            .create(&PostParams::default(), json!({"file": audit}).to_string().into_bytes());
-        one.client.request_text(begin.expect("a request")).await.expect("an audit");
+        let broker = sandbox.broker().await;
+        let audit = audited(&one, folder.path()).await;
+        let broker_audit = audited(&broker, folder.path()).await;
         let reigns = Reigns::watch(&one).await;
-        let start = |name| Arc::new(Replica::start(&one, folder.path(), name, lease));
+        let start = |name| Arc::new(Replica::start(&one, &broker, folder.path(), name, lease));
         let replicas = USERS.map(start);
         for replica in &replicas {
             replica.is_ready(&one).await;
@@ -96,6 +96,7 @@ impl Site {
             pings,
             began: Instant::now(),
             audit,
+            broker_audit,
             execs,
             folder: Some(folder),
             _sandbox: sandbox,
@@ -107,7 +108,7 @@ impl Site {
     /// Waits until one replica leads by the Lease and by its own word, and the other one does not; the leader first.
     pub(crate) async fn leader(&self) -> (Reign, Arc<Replica>, Arc<Replica>) {
         self.one
-            .until("one of the two leads, and both know it", PATIENCE, async || {
+            .until("one of the two leads, and both know it", self.patience(), async || {
                 let reign = self.reigns.now();
                 let [a, b] = &self.replicas;
                 let (leader, other) = if reign.holder == a.name { (a, b) } else { (b, a) };
@@ -132,7 +133,7 @@ impl Site {
                 Err(format!("{now:?}"))
             }
         };
-        self.one.until(&what, PATIENCE, look).await
+        self.one.until(&what, self.patience(), look).await
     }
 
     /// Asks for another address of the tunnel.
@@ -169,13 +170,18 @@ impl Site {
         proof::execs(&whole_lines(&self.execs), &USERS)
     }
 
+    /// Everything here takes a second or two, or a few leases.
+    fn patience(&self) -> Duration {
+        PATIENCE + 4 * self.lease
+    }
+
     /// Waits for a command of a replica.
     pub(crate) async fn command(&self, what: &str, is: impl Fn(&Exec) -> bool) -> Exec {
         let look = async || {
             let execs = self.execs();
             execs.iter().find(|exec| is(exec)).cloned().ok_or_else(|| format!("{} commands", execs.len()))
         };
-        self.one.until(what, PATIENCE, look).await
+        self.one.until(what, self.patience(), look).await
     }
 
     /// Waits until a successor has had its first answer from the gateway since `since`.
@@ -212,12 +218,18 @@ impl Site {
         let none = Vec::<String>::new();
         assert_eq!(proof::strange_writes(&writes, &reigns), none, "writes of a former leader; {reigns:?}");
         assert_eq!(proof::late_applies(&execs, &writes, &reigns), none, "changes by a former leader");
+        let at_broker = proof::writes(&whole_lines(&self.broker_audit), &USERS);
+        let strange = proof::strange_writes_elsewhere(&at_broker, &writes, &reigns);
+        assert_eq!(strange, none, "writes of a former leader to the broker; {reigns:?}");
         for (address, term) in self.passing.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             let late = proof::late_changes(&self.changes.lines(), address, *term);
             assert_eq!(late, none, "changes by the leader of term {term}, in the kernel's order");
         }
-        let (longest, whose) = self.words.longest_error(&self.reigns);
-        assert!(longest <= self.lease, "{whose} for {longest:?} while the Lease said otherwise");
+        let claimed = self.words.longest_error(&self.reigns, true);
+        assert!(claimed <= self.lease, "a replica said for {claimed:?} that it leads, and it did not");
+        // Who cannot reach the API server ends its work before the Lease goes to another.
+        let unaware = self.words.longest_error(&self.reigns, false);
+        assert!(unaware <= 2 * self.lease, "a replica had the Lease for {unaware:?} and did not know it");
     }
 
     /// The end of the packets' stream, and a summary for people.
@@ -225,15 +237,20 @@ impl Site {
         let count = self.pings.take().expect("they run").end().await;
         let (execs, reigns) = (self.execs(), self.reigns.all());
         let refused = execs.iter().filter(|exec| exec.superseded.is_some()).count();
-        let (longest, _) = self.words.longest_error(&self.reigns);
+        let [claimed, unaware] = [true, false].map(|claim| self.words.longest_error(&self.reigns, claim));
         let terms = reigns.iter().map(|reign| reign.term).max().unwrap_or_default()
             - reigns.first().map(|reign| reign.term).unwrap_or_default();
         eprintln!(
             "{fault}: {rounds} rounds with leases of {:?} in {:.1} s, {terms} terms, {} commands in gateways \
-             ({refused} refused there), {} of {} packets lost, at most {longest:?} without knowing",
+             ({refused} refused there), {} writes, {} of {} packets lost; at most {claimed:.1?} of leading without the \
+             Lease and {unaware:.1?} of having it without leading",
             self.lease,
             self.began.elapsed().as_secs_f64(),
             execs.len(),
+            [&self.audit, &self.broker_audit]
+                .map(|file| proof::writes(&whole_lines(file), &USERS).len())
+                .iter()
+                .sum::<usize>(),
             count.lost(),
             count.sent,
         );
@@ -255,8 +272,17 @@ impl Drop for Site {
     }
 }
 
+/// Has a server write down who writes what.
+async fn audited(cluster: &Cluster, folder: &Path) -> PathBuf {
+    let file = folder.join(format!("{}-audit.jsonl", cluster.name));
+    let body = json!({"file": file}).to_string().into_bytes();
+    let request = Request::new("/audit").create(&PostParams::default(), body).expect("a request");
+    cluster.client.request_text(request).await.expect("an audit");
+    file
+}
+
 /// What is in a file up to its last line's end.
-fn whole_lines(path: &std::path::Path) -> String {
+fn whole_lines(path: &Path) -> String {
     let mut text = std::fs::read_to_string(path).unwrap_or_default();
     text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
     text

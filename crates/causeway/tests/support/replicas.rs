@@ -20,6 +20,7 @@ pub(crate) struct Replica {
     /// Its identity in the Lease, and its user at the API server.
     pub(crate) name: &'static str,
     kubeconfig: PathBuf,
+    broker_kubeconfig: PathBuf,
     log: PathBuf,
     lease: Duration,
     process: Mutex<Option<Process>>,
@@ -32,15 +33,24 @@ struct Process {
 }
 
 impl Replica {
-    /// Starts one. Its kubeconfig and its log are in `folder`.
-    pub(crate) fn start(cluster: &Cluster, folder: &Path, name: &'static str, lease: Duration) -> Replica {
-        let admin = std::fs::read_to_string(&cluster.kubeconfig).expect("a kubeconfig");
-        let own = admin.replace("token: ", &format!("token: {name}."));
-        assert_ne!(own, admin, "the cluster's kubeconfig has a token");
-        let kubeconfig = folder.join(format!("{name}.kubeconfig"));
-        std::fs::write(&kubeconfig, own).expect("a kubeconfig is written");
+    /// Starts one. Its kubeconfigs and its log are in `folder`.
+    pub(crate) fn start(
+        cluster: &Cluster,
+        broker: &Cluster,
+        folder: &Path,
+        name: &'static str,
+        lease: Duration,
+    ) -> Replica {
+        let [kubeconfig, broker_kubeconfig] = [cluster, broker].map(|cluster| {
+            let admin = std::fs::read_to_string(&cluster.kubeconfig).expect("a kubeconfig");
+            let own = admin.replace("token: ", &format!("token: {name}."));
+            assert_ne!(own, admin, "{}'s kubeconfig has a token", cluster.name);
+            let file = folder.join(format!("{name}-{}.kubeconfig", cluster.name));
+            std::fs::write(&file, own).expect("a kubeconfig is written");
+            file
+        });
         let log = folder.join(format!("{name}.log"));
-        let replica = Replica { name, kubeconfig, log, lease, process: Mutex::new(None) };
+        let replica = Replica { name, kubeconfig, broker_kubeconfig, log, lease, process: Mutex::new(None) };
         replica.restart();
         replica
     }
@@ -53,6 +63,7 @@ impl Replica {
         let log_begins = log.metadata().expect("its length").len();
         let mut command = Command::new(env!("CARGO_BIN_EXE_causeway"));
         command.arg("controller").arg("--kubeconfig").arg(&self.kubeconfig);
+        command.arg("--broker-kubeconfig").arg(&self.broker_kubeconfig);
         command.args([
             "--identity",
             self.name,
@@ -62,6 +73,8 @@ impl Replica {
             "kube-system",
         ]);
         command.args(["--lease-duration", &format!("{}ms", self.lease.as_millis())]);
+        // A command that was held up for longer than a lease is still waited for.
+        command.args(["--exec-timeout", &(10 + 3 * self.lease.as_secs()).to_string()]);
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("the log")).stderr(log);
         *process = Some(Process { child: command.spawn().expect("the controller starts"), log_begins });
     }

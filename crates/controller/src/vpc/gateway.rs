@@ -168,13 +168,7 @@ impl Vpc {
         term: &Term,
     ) -> Result<Visit, Stop> {
         let commands = Commands::new(PodExec::new(self, pod));
-        let have = match self.counted("observe", commands.observe(None).await)? {
-            Looked::Listed(Listing { have, .. }) => have,
-            Looked::Same => {
-                let lost = RunError::Lost("it compared with a listing that nobody has".into());
-                return Err(stop(datapath::Trouble::Run(lost)));
-            }
-        };
+        let (have, _) = self.look(&commands, None, term).await?;
         let planned = plan(want, &have);
         if planned.is_empty() {
             return Ok(judge(want, &planned, &BTreeMap::new(), &have));
@@ -190,7 +184,7 @@ impl Vpc {
         term: &Term,
     ) -> Result<Visit, Stop> {
         let commands = Commands::new(PodExec::new(self, &task.pod));
-        let have = self.observed(gateway, task, &commands).await?;
+        let have = self.observed(gateway, task, &commands, term).await?;
         let refused = refused_before(self.desk.state().outcome(gateway), &task.pod.uid);
         let mut planned = plan_after(&refused, &task.want, &have);
         if planned.is_empty() {
@@ -216,6 +210,7 @@ impl Vpc {
         gateway: &GatewayName,
         task: &GatewayTask,
         commands: &impl Datapath,
+        term: &Term,
     ) -> Result<Arc<Have>, Stop> {
         let pod = &task.pod;
         if let Some(have) = self.known(gateway, task) {
@@ -227,23 +222,33 @@ impl Vpc {
             other => Ok(other.map_err(|error| stop(datapath::Trouble::Run(error)))?),
         };
         let last = self.looks.last(gateway, &pod.uid);
-        let digest = last.as_ref().and_then(|(_, digest)| digest.as_ref());
         let before = self.monitors.lines(gateway, pod);
         let at = Instant::now();
-        let looked = self.counted("observe", commands.observe(digest).await)?;
+        let (have, digest) = self.look(commands, last, term).await?;
         heard?;
-        let (have, digest) = match (looked, last) {
-            (Looked::Listed(Listing { have, digest }), _) => (Arc::new(have), digest),
-            (Looked::Same, Some(last)) => last,
-            (Looked::Same, None) => {
-                let lost = RunError::Lost("it compared with a listing that nobody has".into());
-                return Err(stop(datapath::Trouble::Run(lost)));
-            }
-        };
         let lines = before.filter(|before| self.monitors.lines(gateway, pod) == Some(*before));
         self.looks
             .remember(gateway, Observed { pod_uid: pod.uid.clone(), lines, at, have: have.clone(), digest });
         Ok(have)
+    }
+
+    /// A listing of a pod, of which one may be known. The first of a term makes the gateway refuse what is still on
+    /// its way from a former leader: this may be all that the new one has to do here.
+    async fn look(
+        &self,
+        commands: &impl Datapath,
+        last: Option<(Arc<Have>, Option<Digest>)>,
+        term: &Term,
+    ) -> Result<(Arc<Have>, Option<Digest>), Stop> {
+        let Some((have, digest)) = last else {
+            let applied = commands.apply(&Plan::default(), term.number()).await;
+            let Listing { have, digest } = self.counted("observe", applied)?.listing;
+            return Ok((Arc::new(have), digest));
+        };
+        match self.counted("observe", commands.observe(digest.as_ref()).await)? {
+            Looked::Listed(Listing { have, digest }) => Ok((Arc::new(have), digest)),
+            Looked::Same => Ok((have, digest)),
+        }
     }
 
     fn known(&self, gateway: &GatewayName, task: &GatewayTask) -> Option<Arc<Have>> {
