@@ -28,6 +28,8 @@ use super::running::{RunningPod, RunningPods};
 /// What a command left in its pipes is passed on for this long after its end; a daemon it left
 /// behind may hold them open for ever.
 const DRAIN: Duration = Duration::from_secs(2);
+/// How often is looked whether a command is still held back.
+const LOOK: Duration = Duration::from_millis(25);
 /// What a shell reports for a command that was killed.
 const KILLED: i32 = 137;
 
@@ -63,6 +65,17 @@ impl PodExec {
         known.map_err(|error: UnknownFault| (400, "BadRequest".to_owned(), error.to_string()))
     }
 
+    /// The same, once they hold this command back no more.
+    async fn let_go(&self, request: &ExecRequest) -> Result<Faults, (u16, String, String)> {
+        loop {
+            let faults = self.faults(request).await?;
+            if faults.hold.as_ref() != Some(&request.user) {
+                return Ok(faults);
+            }
+            sleep(LOOK).await;
+        }
+    }
+
     fn command(&self, argv: &[String], pod: &RunningPod, path: &str, exec: &str) -> Command {
         let mut command = Command::new(&argv[0]);
         command.args(&argv[1..]);
@@ -79,7 +92,7 @@ impl PodExec {
         pod: &RunningPod,
         io: ExecIo,
     ) -> Result<i32, String> {
-        let faults = self.faults(request).await.map_err(|(_, _, message)| message)?;
+        let faults = self.let_go(request).await.map_err(|(_, _, message)| message)?;
         if faults.hang {
             std::future::pending::<()>().await;
         }

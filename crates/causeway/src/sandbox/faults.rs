@@ -1,7 +1,8 @@
 //! Faults that people and tests can switch on in a pod, read when a command is run there.
 //!
 //! The annotation `sandbox.causeway/exec` holds one or several of these, separated by commas:
-//! `refuse` (403), `hang` (accepts and never answers), `slow:<ms>` (waits first), `late:<ms>` (the
+//! `refuse` (403), `hang` (accepts and never answers), `hold:<user>` (this user's commands wait until
+//! the fault is switched off), `slow:<ms>` (waits first), `late:<ms>` (the
 //! command runs at once, its end is told later), `cut:<lines>` (no more lines of stdin than that
 //! reach the command, then it ends) and `without:<tool>` (the tool is not on the PATH;
 //! `without:iptables` takes all its variants).
@@ -23,6 +24,7 @@ pub(super) const ANNOTATION: &str = "sandbox.causeway/exec";
 pub(super) struct Faults {
     pub(super) refuse: bool,
     pub(super) hang: bool,
+    pub(super) hold: Option<String>,
     pub(super) slow: Duration,
     pub(super) late: Duration,
     pub(super) cut: Option<usize>,
@@ -32,7 +34,7 @@ pub(super) struct Faults {
 /// The annotation says something that is no fault we know.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error(
-    "annotation {ANNOTATION}: {0:?} is none of refuse, hang, slow:<ms>, late:<ms>, cut:<lines>, without:<tool>"
+    "annotation {ANNOTATION}: {0:?} is none of refuse, hang, hold:<user>, slow:<ms>, late:<ms>, cut:<lines>, without:<tool>"
 )]
 pub(super) struct UnknownFault(String);
 
@@ -46,6 +48,7 @@ impl Faults {
             match word.split_once(':') {
                 None if word == "refuse" => faults.refuse = true,
                 None if word == "hang" => faults.hang = true,
+                Some(("hold", user)) if !user.trim().is_empty() => faults.hold = Some(user.trim().to_owned()),
                 Some(("slow", ms)) => faults.slow = milliseconds(ms).ok_or_else(unknown)?,
                 Some(("late", ms)) => faults.late = milliseconds(ms).ok_or_else(unknown)?,
                 Some(("cut", lines)) => {
@@ -126,11 +129,12 @@ mod tests {
         assert_eq!((faults.late, faults.cut), (Duration::from_millis(40), Some(0)));
         assert!(Faults::parse(Some("hang")).expect("valid").hang);
         assert!(Faults::parse(Some("refuse")).expect("valid").refuse);
+        assert_eq!(Faults::parse(Some("hold:anna")).expect("valid").hold.as_deref(), Some("anna"));
     }
 
     #[test]
     fn an_unknown_fault_is_named() {
-        for bad in ["explode", "slow:soon", "late:", "cut:-1", "without:", "without:../x"] {
+        for bad in ["explode", "hold:", "slow:soon", "late:", "cut:-1", "without:", "without:../x"] {
             let error = Faults::parse(Some(bad)).expect_err(bad).to_string();
             assert!(error.contains(bad), "{error}");
         }

