@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Starts and stops real control planes on loopback, each with an etcd and a CA of its own, RBAC on.
 #   usage: hack/control-plane.sh up DIR NAME…    starts what is not running; a NAME that begins with
-#                                                "broker" gets no kube-controller-manager
+#                                                "broker" gets no kube-controller-manager; only one that
+#                                                ends with 1 has streaming lists: both ways are used
 #          hack/control-plane.sh down DIR        stops all that `up DIR` started and removes DIR
 # DIR gets for each NAME a NAME.kubeconfig (system:masters) and a folder NAME with, for each component
 # (etcd, kube-apiserver, kube-controller-manager), COMPONENT.run (starts it, ends with it), COMPONENT.pid and
@@ -89,14 +90,15 @@ component() {
 }
 
 write_components() {
-  local etcd=http://127.0.0.1:$((base + 1)) peer=http://127.0.0.1:$((base + 2)) c=$PWD/certs
+  local gates=WatchList=false etcd=http://127.0.0.1:$((base + 1)) peer=http://127.0.0.1:$((base + 2)) c=$PWD/certs
   echo "$etcd" >etcd.url
+  [[ $name == *1 ]] && gates=WatchList=true
   component etcd --data-dir "$PWD/etcd" --unsafe-no-fsync --log-level warn \
     --listen-client-urls "$etcd" --advertise-client-urls "$etcd" --listen-peer-urls "$peer" \
     --initial-advertise-peer-urls "$peer" --initial-cluster "default=$peer"
   component kube-apiserver --etcd-servers "$etcd" --bind-address 127.0.0.1 --secure-port "$base" \
     --advertise-address 192.0.2.1 --endpoint-reconciler-type none --service-cluster-ip-range 10.96.0.0/16 \
-    --authorization-mode Node,RBAC --allow-privileged=true --client-ca-file "$c/ca.crt" --cert-dir "$c" \
+    --feature-gates "$gates" --authorization-mode Node,RBAC --allow-privileged=true --client-ca-file "$c/ca.crt" --cert-dir "$c" \
     --token-auth-file "$c/tokens.csv" \
     --tls-cert-file "$c/apiserver.crt" --tls-private-key-file "$c/apiserver.key" \
     --service-account-issuer https://kubernetes.default.svc \
