@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use causeway_apiserver::{Exec, ExecEnd, ExecIo, ExecRequest};
-use causeway_datapath::{HEARTBEAT, end_of};
+use causeway_datapath::end_of;
+use causeway_datapath::vpc::HEARTBEAT;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::time::sleep;
 
