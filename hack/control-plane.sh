@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Starts and stops real control planes on loopback, each with an etcd and a CA of its own, RBAC on.
 #   usage: hack/control-plane.sh up DIR NAME…    starts what is not running; a NAME that begins with
-#                                                "broker" gets no kube-controller-manager
+#                                                "broker" gets no kube-controller-manager; only one that
+#                                                ends with 1 has streaming lists: both ways are used
 #          hack/control-plane.sh down DIR        stops all that `up DIR` started and removes DIR
 # DIR gets for each NAME a NAME.kubeconfig (system:masters) and a folder NAME with, for each component
 # (etcd, kube-apiserver, kube-controller-manager), COMPONENT.run (starts it, ends with it), COMPONENT.pid and
@@ -42,24 +43,23 @@ certificates() {
   openssl genrsa -out sa.key 2048
   certificate apiserver ca /CN=kube-apiserver "subjectAltName=$names"$'\nextendedKeyUsage=serverAuth'
   certificate front-proxy front-proxy-ca /CN=front-proxy-client extendedKeyUsage=clientAuth
-  certificate admin ca /O=system:masters/CN=admin extendedKeyUsage=clientAuth
   certificate manager ca /CN=system:kube-controller-manager extendedKeyUsage=clientAuth
 }
 
-# kubeconfig <file> <certificate>: with everything inside, so that the file can be copied.
+# kubeconfig <file> <credentials>: with everything inside, so that the file can be copied.
 kubeconfig() {
-  local data
-  data() { base64 -w0 "certs/$1"; }
   cat >"$1" <<END
 apiVersion: v1
 kind: Config
 clusters: [{name: $name, cluster: {server: "https://127.0.0.1:$base", certificate-authority-data: $(data ca.crt)}}]
-users: [{name: $2, user: {client-certificate-data: $(data "$2.crt"), client-key-data: $(data "$2.key")}}]
-contexts: [{name: $name, context: {cluster: $name, user: $2}}]
+users: [{name: $name, user: {$2}}]
+contexts: [{name: $name, context: {cluster: $name, user: $name}}]
 current-context: $name
 END
   chmod 600 "$1"
 }
+
+data() { base64 -w0 "certs/$1"; }
 
 # Who asked for what, as far as it is one of ours: the rights of deploy/*.yaml are compared with it.
 audit_policy() {
@@ -90,14 +90,16 @@ component() {
 }
 
 write_components() {
-  local etcd=http://127.0.0.1:$((base + 1)) peer=http://127.0.0.1:$((base + 2)) c=$PWD/certs
+  local gates=WatchList=false etcd=http://127.0.0.1:$((base + 1)) peer=http://127.0.0.1:$((base + 2)) c=$PWD/certs
   echo "$etcd" >etcd.url
+  [[ $name == *1 ]] && gates=WatchList=true
   component etcd --data-dir "$PWD/etcd" --unsafe-no-fsync --log-level warn \
     --listen-client-urls "$etcd" --advertise-client-urls "$etcd" --listen-peer-urls "$peer" \
     --initial-advertise-peer-urls "$peer" --initial-cluster "default=$peer"
   component kube-apiserver --etcd-servers "$etcd" --bind-address 127.0.0.1 --secure-port "$base" \
     --advertise-address 192.0.2.1 --endpoint-reconciler-type none --service-cluster-ip-range 10.96.0.0/16 \
-    --authorization-mode Node,RBAC --allow-privileged=true --client-ca-file "$c/ca.crt" --cert-dir "$c" \
+    --feature-gates "$gates" --authorization-mode Node,RBAC --allow-privileged=true --client-ca-file "$c/ca.crt" --cert-dir "$c" \
+    --token-auth-file "$c/tokens.csv" \
     --tls-cert-file "$c/apiserver.crt" --tls-private-key-file "$c/apiserver.key" \
     --service-account-issuer https://kubernetes.default.svc \
     --service-account-signing-key-file "$c/sa.key" --service-account-key-file "$c/sa.key" \
@@ -126,14 +128,16 @@ launch() {
 
 # An API server waits for its etcd; the controller manager does not wait, so it comes later.
 start() {
-  local dir=$1 name=$2 base
+  local dir=$1 name=$2 base token
   mkdir -p "$dir/$name/certs"
   cd "$dir/$name"
   if [[ ! -e base ]]; then
     base=$(free_ports)
     (cd certs && certificates) >/dev/null 2>certs.log || { cat certs.log >&2; die "no certificates"; }
-    kubeconfig manager.kubeconfig manager
-    kubeconfig "$dir/$name.kubeconfig" admin
+    token=$(openssl rand -hex 16)
+    echo "$token,admin,admin,system:masters" >certs/tokens.csv
+    kubeconfig manager.kubeconfig "client-certificate-data: $(data manager.crt), client-key-data: $(data manager.key)"
+    kubeconfig "$dir/$name.kubeconfig" "token: $token"
     audit_policy >audit-policy.yaml
     write_components
     echo "$base" >base
@@ -147,7 +151,7 @@ await() {
   local dir=$1 name=$2 deadline=$((SECONDS + 120)) base
   base=$(<"$dir/$name/base")
   cd "$dir/$name/certs"
-  until curl -sf --cacert ca.crt --cert admin.crt --key admin.key "https://127.0.0.1:$base/readyz" >/dev/null; do
+  until curl -sf --cacert ca.crt "https://127.0.0.1:$base/readyz" >/dev/null; do
     ((SECONDS < deadline)) || { tail -n 5 ../*.log >&2; die "the API server of $name is not ready"; }
     sleep 0.1
   done
