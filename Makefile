@@ -51,6 +51,13 @@ bench: ## Measure: time to the first packet, 1,000 tunnels, and how both grow.
 api-suite: ## Run the Kubernetes API suite against $$KUBECONFIG, or without it against our own server.
 	@$(TIMED) "API suite" cargo test -p causeway-apiserver --test suite --test kubectl -- --nocapture
 
+.PHONY: replicas
+replicas: ## Take the lead from one of two replicas in every way, ROUNDS=50 times each; 3 times with real leases.
+	@hack/setup.sh test
+	@$(TIMED) "build the tests" cargo test -p causeway --no-run
+	@CAUSEWAY_ROUNDS=$(or $(ROUNDS),50) $(TIMED) "leases at a tenth" cargo test -p causeway --test replicas -- --nocapture
+	@CAUSEWAY_ROUNDS=3 CAUSEWAY_LEASE_MS=15000 $(TIMED) "real leases" cargo test -p causeway --test replicas -- --nocapture
+
 .PHONY: real
 real: ## Build a real control plane once, start two clusters and a broker, and test on them (TESTS="tunnels …").
 	@hack/setup.sh real

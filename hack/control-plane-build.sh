@@ -18,7 +18,8 @@ say() { echo "  $*" >&2; }
 recipe=$(cat ../control-plane-build.sh go.mod go.sum etcd/go.mod etcd/go.sum | sha256sum | cut -c-16)
 stand_in=$(cat go.mod go.sum kubelet/*.go | sha256sum | cut -c-16)
 built=$cache/control-plane/$recipe
-folder=$cache/control-plane/$recipe-$stand_in${KUBEBUILDER_ASSETS:+-assets}
+folder=$cache/control-plane/$recipe-$stand_in
+[[ ${KUBEBUILDER_ASSETS:-} ]] && folder+=-$(sha256sum <<<"$KUBEBUILDER_ASSETS" | cut -c-8)
 
 # build <name> <folder of its module> <package> <linker flags>: into $built.
 build() {

@@ -196,14 +196,17 @@ pub fn gateway_pod(pod: &Pod, prefix: &str) -> Option<GatewayPod> {
             name.strip_suffix(".kubernetes.io/ip_address").filter(|provider| *provider != "ovn")?;
         Some((provider.to_string(), parse_address(text).ok()?))
     });
+    let status = pod.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_ref());
+    let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
     Some(GatewayPod {
         pod: PodRef { key: key(meta), uid: meta.uid.clone().unwrap_or_default() },
         gateway,
-        phase: pod
-            .status
-            .as_ref()
-            .and_then(|status| status.phase.clone())
-            .unwrap_or_else(|| "Pending".into()),
+        created: created(meta),
+        phase: status.and_then(|status| status.phase.clone()).unwrap_or_else(|| "Pending".into()),
+        // Where nothing is said of it, the phase is all there is.
+        ready: ready.is_none_or(|condition| condition.status == "True"),
+        deleting: meta.deletion_timestamp.is_some(),
         node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
         lan: address("ovn.kubernetes.io/ip_address"),
         external: external.collect(),

@@ -159,6 +159,24 @@ fn a_gateway_pod_tells_its_addresses_on_dual_stack_too() {
 }
 
 #[test]
+fn a_pod_says_whether_it_is_ready_and_whether_it_stays() {
+    let pod = |metadata: Value, conditions: Value| {
+        let mut pod =
+            json!({ "metadata": metadata, "status": { "phase": "Running", "conditions": conditions } });
+        pod["metadata"]["name"] = "p".into();
+        pod["metadata"]["namespace"] = "kube-system".into();
+        pod["metadata"]["annotations"] = json!({ "ovn.kubernetes.io/vpc_nat_gw": "gw1" });
+        let pod = parse::gateway_pod(&object(pod), "vpc-nat-gw").expect("a gateway's");
+        (pod.ready, pod.deleting, pod.created)
+    };
+    let ready = |status: &str| json!([{ "type": "Initialized", "status": "True" }, { "type": "Ready", "status": status }]);
+    let born = json!({ "creationTimestamp": "1970-01-01T00:01:00Z" });
+    assert_eq!(pod(born, ready("True")), (true, false, 60));
+    assert_eq!(pod(json!({ "deletionTimestamp": "2026-11-16T12:00:00Z" }), ready("False")), (false, true, 0));
+    assert_eq!(pod(json!({}), json!([])), (true, false, 0), "nothing is said of it");
+}
+
+#[test]
 fn a_silent_node_says_since_when_and_a_new_one_is_not_silent() {
     let node = |conditions: Value| {
         parse::node(&object::<Node>(json!({ "metadata": {}, "status": { "conditions": conditions } })))

@@ -109,6 +109,26 @@ impl Cluster {
         self.store.put(&namespaces(), Key::new("", name), namespace);
     }
 
+    /// The service through which pods would reach this server, had they a network to it.
+    pub(crate) fn found_own_service(&mut self, port: u16) {
+        let address = "10.96.0.1";
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {
+                "name": "kubernetes", "namespace": "default", "uid": self.ids.uid(),
+                "creationTimestamp": self.clock.stamp(),
+                "labels": { "component": "apiserver", "provider": "kubernetes" },
+            },
+            "spec": {
+                "type": "ClusterIP", "clusterIP": address, "clusterIPs": [address], "sessionAffinity": "None",
+                "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster",
+                "ports": [{ "name": "https", "port": 443, "protocol": "TCP", "targetPort": port }],
+            },
+            "status": { "loadBalancer": {} },
+        });
+        self.store.put(&Arc::from("services."), Key::new("default", "kubernetes"), service);
+    }
+
     pub(crate) fn get(&self, target: &Target) -> Result<&Arc<Object>, ApiError> {
         self.store.get(&target.resource.shelf, &target.key).ok_or_else(|| target.not_found())
     }

@@ -107,6 +107,18 @@ fn check_report(event: &Value, reporter: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
+/// Whether a field says nothing: clients in Go send some of them empty rather than not at all.
+fn is_unset(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.values().all(is_unset),
+    }
+}
+
 /// What the newer group demands of a new event.
 fn check_modern(event: &Value, errors: &mut Vec<FieldError>) {
     let mut refuse = |field: &str, why: &str| errors.push(FieldError::invalid(field, &"".into(), why));
@@ -115,7 +127,7 @@ fn check_modern(event: &Value, errors: &mut Vec<FieldError>) {
         refuse("type", &format!("has invalid value: {kind}"));
     }
     for field in ["firstTimestamp", "lastTimestamp", "count", "source"] {
-        if !event[field].is_null() {
+        if !is_unset(&event[field]) {
             refuse(field, "needs to be unset");
         }
     }
@@ -144,7 +156,8 @@ fn check_unchanged(event: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         "eventTime",
         "related",
     ] {
-        if event[field] != old[field] {
+        let same = event[field] == old[field] || is_unset(&event[field]) && is_unset(&old[field]);
+        if !same {
             errors.push(FieldError::invalid(field, &event[field], "field is immutable"));
         }
     }

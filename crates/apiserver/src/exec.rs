@@ -6,6 +6,8 @@ use tokio::sync::mpsc;
 /// What is to be run, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecRequest {
+    /// Who asks; empty where that is not known.
+    pub user: String,
     /// The pod's namespace.
     pub namespace: String,
     /// The pod's name.

@@ -36,7 +36,8 @@ pub struct Fault {
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Switch {
     /// Requests are taken and not answered while it is on; watches and exec sessions fall silent.
-    /// Afterwards everything goes on where it stopped, as with a server that was stopped by a signal.
+    /// Afterwards everything goes on where it stopped, as with a server that was stopped by a signal;
+    /// but a request whose client has left by then is not carried out.
     Freeze,
     /// Requests are refused, nothing having been done.
     Refuse {
@@ -74,6 +75,8 @@ pub enum Switch {
     /// Of the exec protocols only `v4.channel.k8s.io` is offered.
     ExecV4,
 }
+
+const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
 fn hundred() -> u8 {
     100
@@ -113,6 +116,9 @@ pub enum FaultError {
     /// No such refusal is made.
     #[error("a fault cannot refuse with {0}: only with 403, 409, 429, 500 and 503")]
     Code(u16),
+    /// It would never match.
+    #[error("a fault cannot match the verb {0:?}: it is none of {VERBS:?}")]
+    Verb(String),
     /// More than all.
     #[error("a fault cannot strike {0} requests of a hundred")]
     Percent(u8),
@@ -131,6 +137,9 @@ impl Fault {
     }
 
     fn check(&self) -> Result<(), FaultError> {
+        if let Some(verb) = self.matching.verbs.iter().find(|verb| !VERBS.contains(&verb.as_str())) {
+            return Err(FaultError::Verb(verb.clone()));
+        }
         match self.switch {
             Switch::Refuse { code, .. } if !matches!(code, 403 | 409 | 429 | 500 | 503) => {
                 Err(FaultError::Code(code))

@@ -1,10 +1,17 @@
 //! A small generic Kubernetes API in one process, for the sandbox and tests.
 //!
 //! It keeps objects in memory, serves loopback only, and treats what it serves as kube-apiserver
-//! does: discovery, custom resource definitions with schemas and rules, watches, conflicts,
-//! finalizers, tables for `kubectl`, `exec`. What it does not serve it refuses with a `Status`:
-//! server-side apply, strategic merge patch, dry run, deletion of collections, lists in parts, CEL
-//! rules with optional field selection or functions that its evaluator lacks.
+//! does: discovery, custom resource definitions with schemas and rules, lists in parts, watches,
+//! conflicts, dry runs, JSON, merge and strategic merge patches, finalizers, deletion of single objects
+//! and of collections, tables for `kubectl`, `exec`, bodies as JSON, YAML and protobuf. Its breadth is
+//! meant to stay as it is.
+//!
+//! What it does not serve it refuses with a `Status`: server-side apply, CEL rules with optional field
+//! selection or functions that its evaluator lacks, other groups and subresources. It is an API and no
+//! control plane: there are no rights, no admission, no managed fields, and nobody follows owners, so
+//! all ways of propagating a deletion come to the same.
+//!
+//! Tests can make it misbehave ([`Faults`]) and have it write down who changed what ([`Config::audit`]).
 //!
 //! ```text
 //!  HTTP request ─▶ http (path, query, form) ─▶ verbs (shape, judge, store) ─▶ store ─▶ history

@@ -14,6 +14,7 @@ const MAX_COPIED: usize = 3 * 1024 * 1024;
 /// How deep a patched object may be nested: what is deeper, common parsers do not read.
 const MAX_DEPTH: usize = 120;
 
+const APPLY: &str = "application/apply-patch+yaml";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 /// A parsed patch body.
@@ -52,10 +53,16 @@ impl PatchBody {
             },
             // As a real server words it, which knows only patches here.
             "application/json" | "" => Err(ApiError::unsupported_media_type("415: Unsupported Media Type")),
-            _ => {
+            other => {
+                // The one that clients may well expect is named, not only left out of the list.
+                let what = if other == APPLY {
+                    "server-side apply is not supported by this server"
+                } else {
+                    "the body of the request was in an unknown format"
+                };
                 let strategic = if message.is_some() { format!(", {STRATEGIC}") } else { String::new() };
                 Err(ApiError::unsupported_media_type(format!(
-                    "the body of the request was in an unknown format - accepted media types include: \
+                    "{what} - accepted media types include: \
                      application/json-patch+json, application/merge-patch+json{strategic}"
                 )))
             }

@@ -165,7 +165,16 @@ impl Resource {
 
     /// The verbs discovery names.
     pub(crate) fn verbs(&self) -> &'static [&'static str] {
-        &["create", "delete", "get", "list", "patch", "update", "watch"]
+        if self.is_deleted_in_bulk() {
+            &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+        } else {
+            &["create", "delete", "get", "list", "patch", "update", "watch"]
+        }
+    }
+
+    /// Nobody can have meant to delete all namespaces.
+    pub(crate) fn is_deleted_in_bulk(&self) -> bool {
+        !matches!(self.nature, Nature::Namespace)
     }
 }
 

@@ -106,7 +106,8 @@ impl Server {
         let listener =
             TcpListener::bind(config.listen).await.map_err(|why| Error::Listen(config.listen, why))?;
         let address = listener.local_addr().map_err(|why| Error::Listen(config.listen, why))?;
-        let cluster = Cluster::new(config.history, config.seed, config.epoch);
+        let mut cluster = Cluster::new(config.history, config.seed, config.epoch);
+        cluster.found_own_service(address.port());
         let faults = Switches::new(config.faults, cluster.store.version(), config.seed)?;
         let audit = Audit::default();
         if let Some(path) = config.audit {

@@ -72,7 +72,7 @@ fn with_spec(changes: Value) -> Value {
 
 #[tokio::test]
 async fn kubectl_is_told_at_once_what_is_wrong_with_a_name_an_address_or_a_form() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     let too_long = "at most 15 characters";
     let reserved = "the name is one that gateways use themselves";
@@ -112,7 +112,7 @@ async fn set_label(cluster: &Cluster, name: &str, label: &str) {
 
 #[tokio::test]
 async fn labels_that_are_no_vni_or_port_are_told_and_what_worked_stays() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     for (number, (label, value)) in
         [("vid", "many"), ("vid", "0"), ("vid", "16777216"), ("vx-port", "65536"), ("vx-port", "-")]
@@ -144,7 +144,7 @@ async fn labels_that_are_no_vni_or_port_are_told_and_what_worked_stays() {
 
 #[tokio::test]
 async fn a_tunnel_to_an_unknown_peer_waits_and_comes_up_when_the_peer_is_published() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     one.create(&vxlan("far", "gw1", "cluster9/gw9", "10.109.0.1/24")).await;

@@ -76,7 +76,7 @@ async fn restored(cluster: &Cluster, what: &str, before: &Snapshot, patience: Du
 
 #[tokio::test]
 async fn what_the_kernel_reports_is_repaired_at_once_and_said_and_nothing_else_is_touched() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     add_foreign_things(&one).await;
@@ -113,7 +113,7 @@ async fn comes_from_the_egress_range(one: &Cluster) {
 }
 
 async fn our_rule_comes_back_in_front(variant: &str) {
-    let Some(sandbox) = Sandbox::start(&["--bare", "--iptables", variant]).await else { return };
+    let sandbox = Sandbox::start(&["--bare", "--iptables", variant]).await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     let iptables = one.iptables("gw1").await;
@@ -125,7 +125,7 @@ async fn our_rule_comes_back_in_front(variant: &str) {
     add_foreign_things(&one).await;
     let before = snapshot(&one).await;
     assert!(before.postrouting[0].contains("causeway:ns1/vx0"), "{before:?}");
-    assert!(before.clamps[0].contains("-o vx0"), "{before:?}");
+    assert!(before.clamps[0].contains("causeway:all"), "{before:?}");
 
     // The kernel reports none of these: the timer finds them.
     let undone = [

@@ -126,7 +126,7 @@ impl Door {
 
 #[tokio::test]
 async fn every_gateway_is_known_at_the_broker_and_in_every_other_cluster() {
-    let Some(sandbox) = Sandbox::start(&["--bare", "--clusters", "3"]).await else { return };
+    let sandbox = Sandbox::start(&["--bare", "--clusters", "3"]).await;
     let broker = sandbox.broker().await;
     for number in 1..=3 {
         for gateway in 1..=2 {
@@ -145,7 +145,7 @@ async fn every_gateway_is_known_at_the_broker_and_in_every_other_cluster() {
 
 #[tokio::test]
 async fn a_gateways_new_address_reaches_its_peers_tunnels() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "moving0", "gw1", 1).await;
     one.comes_to_reach(FAR).await;
@@ -171,7 +171,7 @@ async fn a_gateways_new_address_reaches_its_peers_tunnels() {
 
 #[tokio::test]
 async fn a_record_deleted_while_a_controller_was_away_goes_when_it_is_back() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     says(&one, SYSTEM, "gw2-cluster2", Some("172.50.16.22")).await;
 
@@ -186,7 +186,7 @@ async fn a_record_deleted_while_a_controller_was_away_goes_when_it_is_back() {
 
 #[tokio::test]
 async fn a_gateway_removed_while_its_own_controller_was_away_is_taken_back_from_the_broker() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     says(&one, SYSTEM, "gw2-cluster2", Some("172.50.16.22")).await;
 
@@ -206,7 +206,7 @@ async fn a_gateway_removed_while_its_own_controller_was_away_is_taken_back_from_
 
 #[tokio::test]
 async fn tunnels_stay_up_while_the_broker_is_away_and_all_is_caught_up_when_it_is_back() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     let broker = sandbox.broker().await;
     let mut door = Door::to(&broker_address(&one).await).await;
@@ -242,7 +242,7 @@ async fn tunnels_stay_up_while_the_broker_is_away_and_all_is_caught_up_when_it_i
 
 #[tokio::test]
 async fn new_coordinates_of_the_broker_are_followed() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "steady0", "gw1", 1).await;
     let right = broker_address(&one).await;
@@ -276,7 +276,7 @@ async fn plant(broker: &Cluster, name: &str, labels: Value, address: &str) {
 
 #[tokio::test]
 async fn odd_records_at_the_broker_disturb_nothing_and_are_left_alone() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     let broker = sandbox.broker().await;
     join(&one, &two, "steady0", "gw1", 1).await;
@@ -319,7 +319,7 @@ async fn odd_records_at_the_broker_disturb_nothing_and_are_left_alone() {
 
 #[tokio::test]
 async fn a_tunnel_whose_peer_vanished_keeps_its_link_and_says_so() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "lonely0", "gw1", 1).await;
     let held = one.marked("gw1").await;
@@ -352,7 +352,7 @@ fn controller(cluster: &Cluster, log: &Path, flags: &[&str]) -> tokio::process::
 
 #[tokio::test]
 async fn everything_submariner_tells_can_be_given_by_flag() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, broker) = (sandbox.cluster(1).await, sandbox.broker().await);
     one.controller().await;
     sandbox.hold(&one).await;
@@ -394,7 +394,7 @@ async fn everything_submariner_tells_can_be_given_by_flag() {
 
 #[tokio::test]
 async fn two_clusters_with_one_id_are_both_told_so_and_fight_over_nothing() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two, broker) = (sandbox.cluster(1).await, sandbox.cluster(2).await, sandbox.broker().await);
     says(&broker, MEETING, "gw1.cluster1", Some("172.50.16.11")).await;
     says(&one, SYSTEM, "gw1-cluster2", Some("172.50.16.21")).await;
@@ -431,7 +431,7 @@ async fn two_clusters_with_one_id_are_both_told_so_and_fight_over_nothing() {
 
 #[tokio::test]
 async fn two_clusters_with_one_range_are_both_told_so() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     let range = r#"{"spec":{"global_cidr":["242.0.0.0/16"]}}"#;
@@ -454,7 +454,7 @@ async fn two_clusters_with_one_range_are_both_told_so() {
 
 #[tokio::test]
 async fn a_claim_that_ran_out_is_nobodys_and_a_live_one_counts_until_it_is_gone() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, broker) = (sandbox.cluster(1).await, sandbox.broker().await);
     says(&one, SYSTEM, "gw1-cluster2", Some("172.50.16.21")).await;
     one.create(&vxlan("first0", "gw1", "cluster2/gw1", "10.100.9.1/24")).await;
@@ -478,7 +478,7 @@ async fn a_claim_that_ran_out_is_nobodys_and_a_live_one_counts_until_it_is_gone(
 
 #[tokio::test]
 async fn a_gateway_without_a_default_address_publishes_its_floating_one() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     says(&one, SYSTEM, "gw2-cluster1", Some("172.50.16.12")).await;
     let none =
@@ -502,7 +502,7 @@ async fn a_gateway_without_a_default_address_publishes_its_floating_one() {
 
 #[tokio::test]
 async fn gateways_are_found_under_the_prefix_that_kube_ovn_is_told() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     let labels = json!({ "app": "edge-gw9", "ovn.kubernetes.io/vpc-nat-gw": "true" });
     let set = json!({

@@ -44,7 +44,7 @@ async fn is_blocked(one: &Cluster, name: &str, reason: &str) -> String {
 
 #[tokio::test]
 async fn kubectl_delete_returns_at_once_when_the_gateway_is_scaled_to_zero() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     up(&one, "gone0", "gw1").await;
     one.kubectl(&["scale", "sts", "-n", "kube-system", "vpc-nat-gw-gw1", "--replicas=0"]).await.ok();
@@ -56,7 +56,7 @@ async fn kubectl_delete_returns_at_once_when_the_gateway_is_scaled_to_zero() {
 
 #[tokio::test]
 async fn a_gateway_that_refuses_commands_holds_a_tunnel_back_until_somebody_abandons_it() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     up(&one, "held0", "gw1").await;
     one.fault("gw1", "refuse").await;
@@ -84,7 +84,7 @@ async fn a_gateway_that_refuses_commands_holds_a_tunnel_back_until_somebody_aban
 
 #[tokio::test]
 async fn a_tunnel_held_back_goes_by_itself_once_its_gateway_can_be_cleaned() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     up(&one, "held0", "gw1").await;
     one.fault("gw1", "refuse").await;
@@ -109,7 +109,7 @@ async fn silence(one: &Cluster, seconds: i64) {
 
 #[tokio::test]
 async fn a_node_silent_for_a_minute_lets_its_gateways_tunnels_go_and_not_before() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     up(&one, "lost0", "gw1").await;
     one.fault("gw1", "refuse").await;
@@ -134,7 +134,7 @@ async fn a_node_silent_for_a_minute_lets_its_gateways_tunnels_go_and_not_before(
 
 #[tokio::test]
 async fn a_node_that_falls_silent_is_given_its_minute() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     up(&one, "lost0", "gw1").await;
     one.fault("gw1", "refuse").await;
@@ -148,7 +148,7 @@ async fn a_node_that_falls_silent_is_given_its_minute() {
 
 #[tokio::test]
 async fn a_replaced_pod_is_no_obstacle() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     let pods: Api<Pod> = Api::namespaced(one.client.clone(), "kube-system");
     let before = pods.get("vpc-nat-gw-gw1-0").await.expect("the pod").uid();
@@ -170,7 +170,7 @@ async fn a_replaced_pod_is_no_obstacle() {
 
 #[tokio::test]
 async fn an_object_that_became_invalid_keeps_its_link_and_is_deleted_as_any_other() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     up(&one, "odd0", "gw1").await;
     let held = one.marked("gw1").await;
@@ -185,7 +185,7 @@ async fn an_object_that_became_invalid_keeps_its_link_and_is_deleted_as_any_othe
 
 #[tokio::test]
 async fn an_object_that_never_made_sense_is_deleted_at_once() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     let mut odd = with_vni(vxlan("odd0", "gw1", "cluster2/gw1", "10.100.0.1/24"), 7);
     odd["metadata"]["labels"]["vx-port"] = json!("none");

@@ -4,12 +4,16 @@
 
 mod support;
 
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::json;
+use serde_json::{Value, json};
 use support::outage::{API_SERVER, ETCD, Outage};
 use support::packets::RATE;
 use support::tunnels::{NS, condition, join};
@@ -24,7 +28,7 @@ const AWAY: Duration = Duration::from_secs(10);
 /// Two clusters with a tunnel between them.
 async fn joined() -> (Sandbox, Cluster, Cluster) {
     real::needed();
-    let sandbox = Sandbox::bare().await.expect("this machine can run a sandbox");
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     (sandbox, one, two)
@@ -85,13 +89,14 @@ async fn an_etcd_that_froze_costs_no_packet_and_is_caught_up_with() {
 
 /// Forgets all of a cluster's history: what was asked for as of an earlier version is gone.
 async fn compact(cluster: &Cluster) {
-    let nodes = cluster.kubectl(&["get", "nodes", "-o", "jsonpath={.metadata.resourceVersion}"]).await.ok();
+    let nodes = Api::<Node>::all(cluster.client.clone()).list(&ListParams::default()).await.expect("nodes");
+    let now = nodes.metadata.resource_version.expect("a version");
     let folder = real::needed().join(&cluster.name);
     let url = std::fs::read_to_string(folder.join("etcd.url")).expect("where its etcd is");
-    let body = json!({"revision": nodes, "physical": true}).to_string();
+    let body = json!({"revision": now, "physical": true}).to_string();
     let mut curl = tokio::process::Command::new("curl");
     curl.args(["-sf", "-X", "POST", "-d", &body, &format!("{}/v3/kv/compaction", url.trim())]);
-    assert!(curl.status().await.expect("curl").success(), "etcd compacts up to {nodes}");
+    assert!(curl.status().await.expect("curl").success(), "etcd compacts up to {now}");
 }
 
 #[tokio::test]
@@ -146,8 +151,8 @@ async fn a_storm_of_conflicts_holds_nothing_up_and_costs_no_packet() {
     eprintln!("{} of our writes conflicted", conflicts() - before);
 }
 
-/// Gives the controllers' account no seat at the server: every request is answered with 429.
-fn no_seat() -> String {
+/// Gives the controllers' account a single seat at the server: whoever comes while it is taken gets a 429.
+fn one_seat() -> String {
     let version = "flowcontrol.apiserver.k8s.io/v1";
     let level = json!({
         "apiVersion": version, "kind": "PriorityLevelConfiguration", "metadata": {"name": "storm"},
@@ -160,7 +165,7 @@ fn no_seat() -> String {
     let schema = json!({
         "apiVersion": version, "kind": "FlowSchema", "metadata": {"name": "storm"},
         "spec": {
-            "priorityLevelConfiguration": {"name": "storm"}, "matchingPrecedence": 1,
+            "priorityLevelConfiguration": {"name": "storm"}, "matchingPrecedence": 2,
             "rules": [{
                 "subjects": [{"kind": "ServiceAccount", "serviceAccount": account}],
                 "resourceRules": [{
@@ -173,26 +178,76 @@ fn no_seat() -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": [level, schema]}).to_string()
 }
 
+/// While this lives the controllers' account has one seat, which is taken.
+struct Refusal {
+    kubeconfig: PathBuf,
+    seat: Option<Child>,
+}
+
+impl Refusal {
+    async fn of(cluster: &Cluster) -> Refusal {
+        let mut refusal = Refusal { kubeconfig: cluster.kubeconfig.clone(), seat: None };
+        cluster.apply(&one_seat()).await.ok();
+        let take = || async {
+            let mut seat = take_seat(cluster);
+            // One that is refused, because the seat was just taken by a request of the controller, ends at once.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let ended = seat.try_wait().expect("its state");
+            ended.map_or_else(|| Ok(seat), |ended| Err(format!("{ended}")))
+        };
+        refusal.seat = Some(cluster.until("the only seat is taken", PATIENCE, async || take().await).await);
+        refusal
+    }
+}
+
+/// A request of the controllers' account that does not end: its body never comes.
+fn take_seat(cluster: &Cluster) -> Child {
+    let config = std::fs::read_to_string(cluster.controller_kubeconfig()).expect("its kubeconfig");
+    let config: Value = serde_json::from_str(&config).expect("JSON");
+    let text = |pointer: &str| config.pointer(pointer).and_then(Value::as_str).expect(pointer).to_owned();
+    let (server, token) = (text("/clusters/0/cluster/server"), text("/users/0/user/token"));
+    let url = format!("{server}/apis/coordination.k8s.io/v1/namespaces/multi-vpc-system/leases");
+    let mut curl = Command::new("curl");
+    curl.args(["-skf", "-X", "POST", "-H", &format!("Authorization: Bearer {token}"), "-T", "-", &url]);
+    curl.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("curl")
+}
+
+impl Drop for Refusal {
+    /// Also when the test fails: the next one uses the same server.
+    fn drop(&mut self) {
+        if let Some(mut seat) = self.seat.take() {
+            let _ = seat.kill();
+            let _ = seat.wait();
+        }
+        let mut kubectl = Command::new("kubectl");
+        kubectl.arg("--kubeconfig").arg(&self.kubeconfig);
+        kubectl.args([
+            "delete",
+            "flowschema/storm",
+            "prioritylevelconfiguration/storm",
+            "--ignore-not-found",
+        ]);
+        let deleted = kubectl.stdout(Stdio::null()).status().is_ok_and(|status| status.success());
+        assert!(deleted || std::thread::panicking(), "the server takes requests again");
+    }
+}
+
 #[tokio::test]
 #[ignore = "needs real API servers: make real"]
 async fn a_server_that_answers_429_for_a_while_costs_no_packet_and_is_caught_up_with() {
     let (_sandbox, one, _two) = joined().await;
     let folder = real::needed();
     let refused = || real::audit(&folder, "cluster1").iter().filter(|request| request.code == 429).count();
-    let before = refused();
     no_packet_is_lost(&one, async {
-        one.apply(&no_seat()).await.ok();
+        let refusal = Refusal::of(&one).await;
+        let before = refused();
         one.patch_spec("vx0", json!({"interfaceAddr": "10.100.0.6/24"})).await;
-        one.until("requests are refused", PATIENCE, async || {
-            let now = refused() - before;
-            if now > 0 { Ok(()) } else { Err("none was".to_owned()) }
-        })
-        .await;
         tokio::time::sleep(AWAY).await;
-        one.kubectl_with(&["delete", "-f", "-"], &no_seat()).await.ok();
+        eprintln!("{} of our requests were refused", refused() - before);
+        assert!(refused() > before, "none of the controller's requests was refused");
+        drop(refusal);
         one.says(NS, "vx0", "Ready", "True", "Up", 2 * PATIENCE).await;
         is_served(&one, "10.100.0.5/24").await;
     })
     .await;
-    eprintln!("{} of our requests were refused", refused() - before);
 }

@@ -40,7 +40,7 @@ async fn imprint(cluster: &Cluster) -> Vec<String> {
 
 #[tokio::test]
 async fn restarting_the_controllers_loses_no_packet_and_changes_nothing() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "calm0", "gw1", 1).await;
     one.comes_to_reach(FAR).await;
@@ -63,7 +63,7 @@ async fn restarting_the_controllers_loses_no_packet_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_controller_killed_before_its_command_ran_builds_the_tunnel_at_its_next_start() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     one.controller().await;
     one.fault("gw1", "hang").await;
@@ -85,7 +85,7 @@ async fn a_controller_killed_before_its_command_ran_builds_the_tunnel_at_its_nex
 
 #[tokio::test]
 async fn a_controller_killed_after_its_command_ran_only_has_to_say_so_at_its_next_start() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     one.controller().await;
     one.fault("gw1", "late:4000").await;
@@ -111,7 +111,7 @@ async fn a_controller_killed_after_its_command_ran_only_has_to_say_so_at_its_nex
 
 #[tokio::test]
 async fn a_controller_killed_at_any_moment_of_building_a_tunnel_finds_its_way() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     for step in 0..10 {
         one.create(&vxlan("crash0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
@@ -129,7 +129,7 @@ async fn a_controller_killed_at_any_moment_of_building_a_tunnel_finds_its_way() 
 
 #[tokio::test]
 async fn input_cut_off_after_any_line_changes_nothing_and_the_next_start_converges() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     let tunnel = vxlan("crash0", "gw1", "cluster2/gw1", "10.100.0.1/24");
     let mut lines = 0;
@@ -174,7 +174,7 @@ async fn process_in(cluster: &Cluster, gateway: &str, begins: &[&str]) -> Option
 
 #[tokio::test]
 async fn a_killed_monitor_is_opened_again_and_hears_as_before() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     one.create(&vxlan("heard0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
     one.up("heard0").await;
@@ -205,7 +205,7 @@ async fn a_killed_monitor_is_opened_again_and_hears_as_before() {
 
 #[tokio::test]
 async fn a_gateway_where_no_monitor_can_run_says_why_and_is_tried_ever_less_often() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     let controller = one.controller().await;
     one.create(&vxlan("deaf0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
@@ -226,7 +226,7 @@ async fn a_gateway_where_no_monitor_can_run_says_why_and_is_tried_ever_less_ofte
 
 #[tokio::test]
 async fn what_changed_while_the_controller_was_away_is_caught_up_with() {
-    let Some(sandbox) = Sandbox::start(&["--bare", "--clusters", "3"]).await else { return };
+    let sandbox = Sandbox::start(&["--bare", "--clusters", "3"]).await;
     let one = sandbox.cluster(1).await;
     let tunnel = |name, gateway, peer, net: u8| {
         with_vni(vxlan(name, gateway, peer, &format!("10.100.{net}.1/24")), net.into())
@@ -269,7 +269,7 @@ async fn what_changed_while_the_controller_was_away_is_caught_up_with() {
 
 #[tokio::test]
 async fn a_gateway_replaced_while_the_controller_was_away_is_built_anew() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "moved0", "gw1", 1).await;
     one.comes_to_reach(FAR).await;

@@ -28,8 +28,14 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// After so long without a word a peer is probed, and given up after as long again.
 const QUIET: Duration = Duration::from_secs(20);
 
+/// How we are known to a server, unless the configuration says otherwise.
+const AGENT: &str = concat!("causeway/", env!("CARGO_PKG_VERSION"));
+
 /// A client from its configuration.
-pub fn connect(config: Config) -> kube::Result<Client> {
+pub fn connect(mut config: Config) -> kube::Result<Client> {
+    if !config.headers.iter().any(|(name, _)| *name == header::USER_AGENT) {
+        config.headers.push((header::USER_AGENT, header::HeaderValue::from_static(AGENT)));
+    }
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);

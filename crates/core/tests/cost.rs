@@ -1,4 +1,4 @@
-//! An event costs what it touches, not what exists: counted, on one gateway with five thousand tunnels.
+//! An event costs what it touches, not what exists: counted, on one gateway with two thousand tunnels.
 
 mod crowd;
 
@@ -6,7 +6,7 @@ use causeway_core::vpc::objects::{Ends, Tunnel};
 use causeway_core::vpc::{Change, Event, State, Trouble, TunnelKind};
 use crowd::{cluster, gateway, key, list, outcome, record, touched, tunnel};
 
-const MANY: usize = 5_000;
+const MANY: usize = 2_000;
 
 /// The tunnels that an event touches, the gateways, and how many tunnels were worked out for it.
 fn cost(state: &mut State, event: Event) -> (usize, usize, u64) {
@@ -34,7 +34,7 @@ fn put(change: impl Fn(&mut Tunnel), n: usize) -> Event {
 fn a_list_works_each_tunnel_out_once() {
     let mut state = cluster(MANY);
     let many = u64::try_from(MANY).expect("small");
-    assert_eq!(cost(&mut state, list(MANY)), (MANY, 1, many));
+    assert_eq!(cost(&mut state, list(MANY)), (MANY, 2, many), "with the first list work on gateways begins");
     assert_eq!(cost(&mut state, list(MANY)), (0, 0, 0), "the same list says nothing new");
 }
 
@@ -82,7 +82,7 @@ fn a_claim_that_everybody_makes_is_not_looked_at_by_everybody_each_time() {
     let mut state = cluster(MANY + 1);
     let many = u64::try_from(MANY).expect("small");
     let all = Event::Tunnels(Change::Reset((0..MANY).map(same).collect()));
-    assert_eq!(cost(&mut state, all), (MANY, 1, many));
+    assert_eq!(cost(&mut state, all), (MANY, 2, many));
     let (late, value) = same(MANY);
     assert_eq!(cost(&mut state, Event::Tunnels(Change::Put(late, value))), (1, 1, 1));
     assert_eq!(cost(&mut state, Event::Tunnels(Change::Gone(key(77)))), (1, 1, 0), "it had nothing");
@@ -112,16 +112,20 @@ fn what_a_visit_found_concerns_the_tunnels_of_which_it_is_news() {
     assert_eq!(cost(&mut state, Event::Outcome(gateway(1), found)), (1, 0, 0));
 }
 
+/// The same with nothing found.
+fn empty(outcome: &causeway_core::vpc::Outcome) -> Event {
+    let outcome = causeway_core::vpc::Outcome { result: Ok(Default::default()), ..outcome.clone() };
+    Event::Outcome(gateway(2), outcome)
+}
+
 #[test]
 fn a_deletion_waits_only_for_gateways_that_it_concerns() {
     let mut state = crowded();
     let found = outcome(&state);
     state.apply(put(|t| t.deleting = true, 7));
     assert_eq!(cost(&mut state, Event::Outcome(gateway(2), found.clone())).0, 1, "it was seen holding it");
-    let mut empty = found.clone();
-    empty.result = Ok(Default::default());
-    state.apply(Event::Outcome(gateway(2), empty.clone()));
-    assert_eq!(cost(&mut state, Event::Outcome(gateway(2), empty)), (0, 0, 0));
+    state.apply(empty(&found));
+    assert_eq!(cost(&mut state, empty(&found)), (0, 0, 0));
     assert_eq!(cost(&mut state, Event::Outcome(gateway(1), found)).0, 1);
 }
 

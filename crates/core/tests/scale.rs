@@ -1,6 +1,8 @@
 //! What a gateway with thousands of tunnels costs to plan and to judge. Measured, not asserted:
 //! `cargo test --release -p causeway-core --test scale -- --ignored --nocapture`
 
+#![allow(clippy::print_stdout)] // a measurement is printed
+
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Instant;

@@ -22,8 +22,6 @@ pub(crate) struct Section {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Sections {
     by_name: BTreeMap<String, Section>,
-    /// The digest of what is listed in them, where the gateway can make one.
-    pub(crate) digest: Option<String>,
     /// In place of a listing: it is the one that the reader has.
     pub(crate) same: bool,
 }
@@ -52,7 +50,6 @@ impl Sections {
                         sections.by_name.insert(name, Section { status, text });
                     }
                 }
-                (Some(["digest", digest]), None) => sections.digest = Some((*digest).into()),
                 (Some(["same"]), None) => sections.same = true,
                 (Some(["done", _]), None) => {}
                 (Some(_), _) => return Err(unframed(line)),
@@ -85,9 +82,11 @@ impl Sections {
     }
 }
 
-/// A tool's failure in its own words.
+/// A tool's failure in its own words, which are marked where other output stands beside them.
 pub(crate) fn failed(status: i32, said: &str) -> Trouble {
-    Trouble::Failed { status, said: said.trim().to_owned() }
+    let complaints: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("! ")).collect();
+    let said = if complaints.is_empty() { said.trim().to_owned() } else { complaints.join("; ") };
+    Trouble::Failed { status, said }
 }
 
 fn unframed(why: &str) -> Trouble {
@@ -100,11 +99,15 @@ mod tests {
 
     #[test]
     fn a_section_keeps_its_text_and_status() {
-        let text = b"@@causeway begin a\nx\n\n@@causeway end 3\n@@causeway digest abc\n@@causeway done 0\n";
+        let text = b"@@causeway begin a\nx\n\n@@causeway end 3\n@@causeway done 0\n";
         let sections = Sections::parse(text).expect("framed");
         let expected = Section { status: 3, text: "x\n\n".into() };
         assert_eq!(sections.find("a"), Some(&expected));
-        assert_eq!((sections.digest.as_deref(), sections.same), (Some("abc"), false));
+        assert!(!sections.same);
+        assert_eq!(
+            failed(3, "x\n! cannot do\n! that\n"),
+            Trouble::Failed { status: 3, said: "cannot do; that".into() }
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::net::SocketAddrV4;
 
 use causeway_core::names::ObjectKey;
 use causeway_core::vpc::{TunnelKind, Variant, Want, plan};
-use causeway_datapath::{Datapath, StepError};
+use causeway_datapath::vpc::{Datapath, StepError};
 use lab::net::{ask, transfer};
 use lab::want::{VXLAN, add, demo};
 use lab::{BOTH, Lab, joined, observed, require};

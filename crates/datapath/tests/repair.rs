@@ -6,7 +6,8 @@ use std::path::Path;
 
 use causeway_core::names::ObjectKey;
 use causeway_core::vpc::{NatRule, Problem, TunnelKind, Variant, Want, plan};
-use causeway_datapath::{Commands, Datapath, Trouble};
+use causeway_datapath::Trouble;
+use causeway_datapath::vpc::{Commands, Datapath};
 use lab::want::{VXLAN, add, demo};
 use lab::{BOTH, Lab, Local, Netns, iptables, joined, observed, require};
 

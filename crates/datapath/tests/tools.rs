@@ -7,7 +7,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use causeway_core::vpc::{Variant, plan};
-use causeway_datapath::{Commands, Datapath, MONITOR, Trouble};
+use causeway_datapath::Trouble;
+use causeway_datapath::vpc::{Commands, Datapath, MONITOR};
 use lab::want::{VXLAN, demo};
 use lab::{BOTH, Lab, Local, Netns, joined, observed, require};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};

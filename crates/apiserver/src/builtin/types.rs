@@ -81,7 +81,7 @@ fn check_field(
 
 fn check_item(item: Item, value: &mut Value, path: &str, unknown: &mut Vec<String>) -> Result<(), String> {
     let (fits, wanted) = match item {
-        Item::Message(name) => return message(name, value, path, unknown),
+        Item::Message(name) | Item::Wrapped(name) => return message(name, value, path, unknown),
         Item::FlagOrMessage(_) if value.is_boolean() => (true, ""),
         Item::FlagOrMessage(name) => return message(name, value, path, unknown),
         Item::Text => (value.is_string(), "string"),

@@ -1,7 +1,7 @@
 //! `pods/exec` over WebSocket: one connection, one byte of channel before every message.
 //!
 //! The session is one task: it runs the command, carries its output to the client and the client's
-//! input to it. The command's end is told after all its output, unless a fault makes that late. When
+//! input to it. The command's end is reported after all its output, unless a fault makes that late. When
 //! the client leaves first, the command is dropped.
 
 use std::sync::Arc;
@@ -132,6 +132,7 @@ fn wanted(call: &Call) -> Result<ExecRequest, ApiError> {
     }
     let container = container(&pod.value, name, query.text("container"))?;
     let request = ExecRequest {
+        user: call.asked.user.clone(),
         namespace: target.key.namespace.clone(),
         pod: name.clone(),
         container: Some(container),
@@ -193,7 +194,7 @@ async fn session(socket: WebSocket, exec: Arc<dyn Exec>, request: ExecRequest, m
         // An empty message tells the client that the streams are open.
         let first = if wants_stdout { STDOUT } else { STATUS };
         let _ = frames.send(frame(first, &[])).await;
-        let told = async |end: ExecEnd| {
+        let report = async |end: ExecEnd| {
             let _ = frames.send(frame(STATUS, status(&end).to_string().as_bytes())).await;
         };
         let stderr = carry(stderr, STDERR, wants_stderr, &frames);
@@ -201,11 +202,11 @@ async fn session(socket: WebSocket, exec: Arc<dyn Exec>, request: ExecRequest, m
             None => {
                 let stdout = carry(stdout, STDOUT, wants_stdout, &frames);
                 let (end, (), ()) = tokio::join!(exec.run(request, io), stdout, stderr);
-                told(end).await;
+                report(end).await;
             }
             Some(late) => {
                 let stdout = carry_late(stdout, wants_stdout, &frames, late);
-                let run = async { told(exec.run(request, io).await).await };
+                let run = async { report(exec.run(request, io).await).await };
                 tokio::join!(run, stdout, stderr);
             }
         }

@@ -172,6 +172,9 @@ async fn serve(call: &Call, request: Request<Body>) -> Result<Response, ApiError
             write::create(call, request).await
         }
         (None, Method::DELETE) if place.name.is_some() => write::delete(call, request).await,
+        (None, Method::DELETE) if resource.is_deleted_in_bulk() && (below || !resource.namespaced) => {
+            write::delete_collection(call, request).await
+        }
         (None, Method::PUT | Method::PATCH) if place.name.is_some() => write::change(call, request).await,
         (Some("status"), Method::GET | Method::HEAD) if resource.status => read::get(call, headers),
         (Some("status"), Method::PUT | Method::PATCH) if resource.status => {

@@ -11,9 +11,10 @@ use http_body_util::{BodyExt, Limited};
 use serde_json::Value;
 
 use super::negotiate::Presentation;
+use super::read::ListOptions;
 use super::{Call, respond};
 use crate::audit::Wrote;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Target};
 use crate::decode::{Body, FieldValidation};
 use crate::messages;
 use crate::meta;
@@ -152,18 +153,19 @@ pub(super) async fn scale(call: &Call, request: Request<HttpBody>) -> Result<Res
     Ok(response)
 }
 
+/// Options in a body are all that counts; without one the query may hold them.
+fn delete_options(call: &Call, sent: &Sent) -> Result<DeleteOptions, ApiError> {
+    if !sent.body.is_empty() {
+        return DeleteOptions::parse(sent.whole()?.value);
+    }
+    let query = &call.query;
+    let dry_run = dry_run(call, &sent.method)?;
+    DeleteOptions::from_query(query.text("propagationPolicy"), query.number("gracePeriodSeconds")?, dry_run)
+}
+
 pub(super) async fn delete(call: &Call, request: Request<HttpBody>) -> Result<Response, ApiError> {
     let sent = receive(call, request).await?;
-    // Options in a body are all that counts; without one the query may hold them.
-    let options = if sent.body.is_empty() {
-        DeleteOptions::from_query(
-            call.query.text("propagationPolicy"),
-            call.query.number("gracePeriodSeconds")?,
-            dry_run(call, &sent.method)?,
-        )?
-    } else {
-        DeleteOptions::parse(sent.whole()?.value)?
-    };
+    let options = delete_options(call, &sent)?;
     let (target, dry_run) = (call.target(), options.dry_run);
     let deleted = change_cluster(call, dry_run, |cluster| verbs::delete(cluster, &target, &options))?;
     Ok(match deleted {
@@ -176,4 +178,24 @@ pub(super) async fn delete(call: &Call, request: Request<HttpBody>) -> Result<Re
             written(call, &sent, Written { object, created: false, warnings: Vec::new() }, dry_run)
         }
     })
+}
+
+/// Deletes what a list would show, and answers with that list.
+pub(super) async fn delete_collection(call: &Call, request: Request<HttpBody>) -> Result<Response, ApiError> {
+    let sent = receive(call, request).await?;
+    let (options, listed) = (delete_options(call, &sent)?, ListOptions::of(call)?);
+    let page = change_cluster(call, options.dry_run, |cluster| {
+        let page = listed.page(call, cluster)?;
+        for object in &page.objects {
+            let target = Target { resource: call.resource.clone(), key: object.key() };
+            // The first refusal ends it; what went before is gone.
+            verbs::delete(cluster, &target, &options)?;
+        }
+        Ok(page)
+    })?;
+    let clock = call.shared.read().clock.clone();
+    let mut response = respond::list(&call.resource, &page, sent.presentation, &clock);
+    let wrote = Wrote { name: String::new(), version: None, dry_run: options.dry_run };
+    response.extensions_mut().insert(wrote);
+    Ok(response)
 }

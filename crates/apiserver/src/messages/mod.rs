@@ -46,12 +46,15 @@ pub(crate) enum Item {
     Json,
     Message(&'static str),
     FlagOrMessage(&'static str),
+    /// A message that in protobuf stands in the first field of another one.
+    Wrapped(&'static str),
 }
 
 static TABLE: LazyLock<HashMap<&'static str, Message>> = LazyLock::new(|| {
     let lines = include_str!("messages.txt").lines().filter(|line| !line.starts_with('#'));
     lines
-        .filter_map(|line| line.split_once(' '))
+        // A message may have no fields.
+        .map(|line| line.split_once(' ').unwrap_or((line, "")))
         .map(|(name, fields)| (name, Message::parse(fields)))
         .collect()
 });
@@ -129,7 +132,11 @@ fn item(code: &'static str) -> Item {
         "Q" => Item::Quantity,
         "O" => Item::NumberOrText,
         "R" => Item::Json,
-        other => other.strip_prefix('|').map_or(Item::Message(other), Item::FlagOrMessage),
+        other => match other.split_at_checked(1) {
+            Some(("|", message)) => Item::FlagOrMessage(message),
+            Some(("&", message)) => Item::Wrapped(message),
+            _ => Item::Message(other),
+        },
     }
 }
 
@@ -141,7 +148,7 @@ mod tests {
     fn the_table_names_only_messages_it_has() {
         for entry in TABLE.values().flat_map(|message| message.by_number.values()) {
             let (Kind::One(item) | Kind::List(item) | Kind::Map(item)) = entry.kind;
-            if let Item::Message(name) | Item::FlagOrMessage(name) = item {
+            if let Item::Message(name) | Item::FlagOrMessage(name) | Item::Wrapped(name) = item {
                 assert!(TABLE.contains_key(name), "{name}");
             }
         }

@@ -14,6 +14,8 @@ use crate::status::ApiError;
 use wire::{Field, Malformed, Raw, fields};
 
 const MAGIC: &[u8] = b"k8s\0";
+/// How deep messages may be nested: schemas hold schemas, and a stack is not without end.
+const MAX_DEPTH: usize = 120;
 
 /// The object in a body.
 pub(crate) fn decode(body: &[u8]) -> Result<Value, ApiError> {
@@ -22,15 +24,14 @@ pub(crate) fn decode(body: &[u8]) -> Result<Value, ApiError> {
         body.strip_prefix(MAGIC).ok_or_else(|| unreadable("it does not begin as Kubernetes' do"))?;
     let (api_version, kind, raw) =
         open(envelope).map_err(|Malformed| unreadable("its envelope is malformed"))?;
-    // Definitions are left out: in this encoding parts of their schemas are JSON in disguise.
-    let known = messages::name_of(&api_version, &kind).filter(|name| !name.starts_with("apiextensions."));
-    let name = known.ok_or_else(|| {
+    let name = messages::name_of(&api_version, &kind).ok_or_else(|| {
         ApiError::unsupported_media_type(format!(
             "{kind} in version {api_version:?} is not accepted as protobuf - accepted media types include: \
              application/json, application/yaml"
         ))
     })?;
-    let mut object = message(name, raw).map_err(|Malformed| unreadable("its object is malformed"))?;
+    let object = message(name, raw, MAX_DEPTH);
+    let mut object = object.map_err(|Malformed| unreadable("its object is malformed"))?;
     object.insert("apiVersion".into(), json!(api_version));
     object.insert("kind".into(), json!(kind));
     Ok(Value::Object(object))
@@ -57,7 +58,9 @@ fn open(envelope: &[u8]) -> Result<(String, String, &[u8]), Malformed> {
     Ok((api_version, kind, raw))
 }
 
-fn message(name: &str, bytes: &[u8]) -> Result<Map<String, Value>, Malformed> {
+/// The fields of a message that may hold messages so much deeper.
+fn message(name: &str, bytes: &[u8], depth: usize) -> Result<Map<String, Value>, Malformed> {
+    let depth = depth.checked_sub(1).ok_or(Malformed)?;
     let mut object = Map::new();
     let Some(known) = messages::find(name) else { return Ok(object) };
     for field in fields(bytes) {
@@ -65,10 +68,10 @@ fn message(name: &str, bytes: &[u8]) -> Result<Map<String, Value>, Malformed> {
         let Some(entry) = known.by_number.get(&field.number) else { continue };
         match entry.kind {
             Kind::One(Item::Message(part)) if entry.name.is_empty() => {
-                object.extend(message(part, field.value.bytes()?)?);
+                object.extend(message(part, field.value.bytes()?, depth)?);
             }
             Kind::One(item) => {
-                let value = one(item, &field.value)?;
+                let value = one(item, &field.value, depth)?;
                 let empty = value == json!("") || value == json!(0) || value == json!(false);
                 if !(value.is_null() || entry.drop_if_empty && empty) {
                     object.insert(entry.name.to_owned(), value);
@@ -77,11 +80,11 @@ fn message(name: &str, bytes: &[u8]) -> Result<Map<String, Value>, Malformed> {
             Kind::List(item) => {
                 let slot = object.entry(entry.name).or_insert_with(|| json!([]));
                 if let Value::Array(list) = slot {
-                    list.push(one(item, &field.value)?);
+                    list.push(one(item, &field.value, depth)?);
                 }
             }
             Kind::Map(item) => {
-                let (key, value) = pair(item, field.value.bytes()?)?;
+                let (key, value) = pair(item, field.value.bytes()?, depth)?;
                 object.entry(entry.name).or_insert_with(|| json!({}))[key] = value;
             }
         }
@@ -89,33 +92,39 @@ fn message(name: &str, bytes: &[u8]) -> Result<Map<String, Value>, Malformed> {
     Ok(object)
 }
 
-fn pair(item: Item, bytes: &[u8]) -> Result<(String, Value), Malformed> {
+fn pair(item: Item, bytes: &[u8], depth: usize) -> Result<(String, Value), Malformed> {
     let (mut key, mut value) = (String::new(), Value::Null);
     for field in fields(bytes) {
         let field = field?;
         match field.number {
             1 => key = lossy(field.value.bytes()?),
-            2 => value = one(item, &field.value)?,
+            2 => value = one(item, &field.value, depth)?,
             _ => {}
         }
     }
     Ok((key, value))
 }
 
-fn one(item: Item, raw: &Raw<'_>) -> Result<Value, Malformed> {
+fn one(item: Item, raw: &Raw<'_>, depth: usize) -> Result<Value, Malformed> {
     Ok(match item {
         Item::Text => json!(lossy(raw.bytes()?)),
         Item::Flag => json!(raw.integer()? != 0),
         Item::Integer => json!(raw.integer()?),
-        Item::Float => json!(raw.float()?),
+        Item::Float => float(raw.float()?),
         Item::Bytes => json!(base64::engine::general_purpose::STANDARD.encode(raw.bytes()?)),
         Item::Time => time(raw.bytes()?, false)?,
         Item::MicroTime => time(raw.bytes()?, true)?,
         Item::Quantity => json!(text_at(raw.bytes()?, 1)?),
         Item::NumberOrText => number_or_text(raw.bytes()?)?,
         Item::Json => serde_json::from_slice(text_at(raw.bytes()?, 1)?.as_bytes()).map_err(|_| Malformed)?,
-        Item::FlagOrMessage(_) => return Err(Malformed),
-        Item::Message(name) => Value::Object(message(name, raw.bytes()?)?),
+        Item::FlagOrMessage(name) => match bytes_at(raw.bytes()?, 2)? {
+            Some(schema) => Value::Object(message(name, schema, depth)?),
+            None => json!(integer_at(raw.bytes()?, 1)?.unwrap_or(0) != 0),
+        },
+        Item::Wrapped(name) => {
+            Value::Object(message(name, bytes_at(raw.bytes()?, 1)?.ok_or(Malformed)?, depth)?)
+        }
+        Item::Message(name) => Value::Object(message(name, raw.bytes()?, depth)?),
     })
 }
 
@@ -149,14 +158,23 @@ fn integer_at(bytes: &[u8], number: u64) -> Result<Option<i64>, Malformed> {
     Ok(None)
 }
 
-fn text_at(bytes: &[u8], number: u64) -> Result<String, Malformed> {
+fn bytes_at(bytes: &[u8], number: u64) -> Result<Option<&[u8]>, Malformed> {
     for field in fields(bytes) {
         let field = field?;
         if field.number == number {
-            return field.value.bytes().map(lossy);
+            return field.value.bytes().map(Some);
         }
     }
-    Ok(String::new())
+    Ok(None)
+}
+
+fn text_at(bytes: &[u8], number: u64) -> Result<String, Malformed> {
+    Ok(bytes_at(bytes, number)?.map(lossy).unwrap_or_default())
+}
+
+/// A whole number is written without a fraction, as in JSON bodies.
+fn float(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 9e15 { json!(value as i64) } else { json!(value) }
 }
 
 fn lossy(bytes: &[u8]) -> String {
@@ -210,12 +228,43 @@ mod tests {
         for end in 0..whole.len() {
             let _ = decode(&whole[..end]);
         }
-        assert_eq!(
-            decode(&body("apiextensions.k8s.io/v1", "CustomResourceDefinition", b"")).unwrap_err().code,
-            415
-        );
         assert_eq!(decode(b"{}").unwrap_err().code, 400);
         assert_eq!(decode(&body("example.com/v1", "Widget", b"")).unwrap_err().code, 415);
+    }
+
+    /// A length-delimited field of any length.
+    fn long_part(number: u8, inside: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let key = u64::from(number) << 3 | 2;
+        for mut value in [key, inside.len() as u64] {
+            loop {
+                let low = (value & 0x7f) as u8;
+                value >>= 7;
+                bytes.push(if value == 0 { low } else { low | 0x80 });
+                if value == 0 {
+                    break;
+                }
+            }
+        }
+        bytes.extend_from_slice(inside);
+        bytes
+    }
+
+    #[test]
+    fn schemas_nested_without_end_are_refused() {
+        let definition = |depth: usize| {
+            let mut schema = part(5, b"object");
+            for _ in 0..depth {
+                // `not`, a schema in a schema.
+                schema = long_part(28, &schema);
+            }
+            let version = long_part(4, &long_part(1, &schema));
+            let object = long_part(2, &long_part(7, &version));
+            let meta = [part(1, b"apiextensions.k8s.io/v1"), part(2, b"CustomResourceDefinition")].concat();
+            [MAGIC.to_vec(), part(1, &meta), long_part(2, &object)].concat()
+        };
+        assert!(decode(&definition(50)).is_ok());
+        assert_eq!(decode(&definition(3_000)).unwrap_err().code, 400);
     }
 
     proptest! {
@@ -227,6 +276,7 @@ mod tests {
             let _ = decode(&inside);
             let _ = decode(&[MAGIC, &inside].concat());
             let _ = decode(&body("v1", &kind, &inside));
+            let _ = decode(&body("apiextensions.k8s.io/v1", "CustomResourceDefinition", &inside));
             // Well formed on the outside, so that the inside is looked at.
             for number in 1..4 {
                 let _ = decode(&body("v1", &kind, &part(number, &inside[..inside.len().min(60)])));

@@ -74,7 +74,7 @@ impl Type {
     /// What is known of a field, or of the elements of a field that is a list.
     pub(super) fn field(self, name: &str) -> Type {
         let of_item = |item: Item| match item {
-            Item::Message(message) | Item::FlagOrMessage(message) => Some(message),
+            Item::Message(message) | Item::FlagOrMessage(message) | Item::Wrapped(message) => Some(message),
             _ => None,
         };
         match self {

@@ -293,3 +293,20 @@ async fn a_dry_run_on_the_server_changes_nothing() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn lists_come_in_chunks_and_the_servers_own_service_is_listed() {
+    session(async |k: &Session| {
+        for name in ["one", "two", "three"] {
+            k.ok(&["create", "configmap", name]).await;
+        }
+        let said = k.ok(&["get", "cm", "--chunk-size=1"]).await;
+        for name in ["one", "two", "three"] {
+            said.row(&[name, "0"]);
+        }
+        let said = k.ok(&["get", "svc", "-n", "default"]).await;
+        said.row(&["kubernetes", "ClusterIP", "10.96.0.1", "<none>", "443/TCP"]);
+        k.ok(&["delete", "cm", "--all"]).await.says(&[r#"configmap "one" deleted"#]);
+    })
+    .await;
+}

@@ -203,3 +203,36 @@ async fn in_the_newer_group_only_the_series_of_an_event_changes() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn fields_that_clients_in_go_send_empty_count_as_unset() {
+    scene(async |t: &Scene| {
+        let path = t.group("events.k8s.io/v1", "events");
+        let mut event = modern(t);
+        event["deprecatedSource"] = json!({});
+        event["deprecatedFirstTimestamp"] = Value::Null;
+        event["deprecatedLastTimestamp"] = Value::Null;
+        event["deprecatedCount"] = json!(0);
+        let made = t.post(&path, event.clone()).await.expect(201);
+        // A replacement that says as little about them changes nothing of them.
+        let mut again = modern(t);
+        again["metadata"] = json!({"name": made.name(), "resourceVersion": made.version()});
+        again["series"] = json!({"count": 2, "lastObservedTime": "2026-01-02T03:04:06.000000Z"});
+        let changed = t.put(&format!("{path}/{}", made.name()), again.clone()).await.expect(200);
+        again["metadata"]["resourceVersion"] = changed["metadata"]["resourceVersion"].clone();
+        again["series"]["count"] = json!(3);
+        again["deprecatedSource"] = json!({"component": "", "host": ""});
+        t.put(&format!("{path}/{}", made.name()), again).await.expect(200);
+        event["deprecatedSource"] = json!({"component": "someone"});
+        let status = t.post(&path, event).await.refused(422, "Invalid");
+        assert_eq!(status["details"]["causes"][0]["field"], "source");
+        let old_style = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "old", "namespace": t.ns, "creationTimestamp": null},
+            "involvedObject": {"kind": "Pod", "name": "p", "namespace": t.ns}, "reason": "R", "message": "m",
+            "source": {}, "firstTimestamp": null, "lastTimestamp": null, "type": "Normal", "eventTime": null,
+            "reportingComponent": "", "reportingInstance": "",
+        });
+        t.post(&t.core("events"), old_style).await.expect(201);
+    })
+    .await;
+}

@@ -139,6 +139,19 @@ async fn a_frozen_client_gets_no_answer_until_it_is_thawed_and_others_do() {
 }
 
 #[tokio::test]
+async fn a_frozen_server_can_still_be_stopped() {
+    let server = ours::start(ours::HISTORY).await;
+    let client = client(&server.kubeconfig()).await;
+    server.faults().set(vec![Fault::new(Switch::Freeze)]).expect("it makes sense");
+    let request = http::Request::get("/api/v1/pods").body(Vec::new()).expect("a legal request");
+    let asked = tokio::spawn(async move { client.request_text(request).await });
+    tokio::time::sleep(SILENCE).await;
+    assert!(!asked.is_finished(), "it was answered");
+    timeout(Duration::from_secs(5), server.shutdown()).await.expect("it stops");
+    assert!(timeout(DEADLINE, asked).await.expect("its client hears of it").expect("no panic").is_err());
+}
+
+#[tokio::test]
 async fn a_frozen_exec_session_falls_silent() {
     own(async |t: &Scene, server: &Server| {
         make_pod(t, pod("p"), "Running").await;
@@ -278,6 +291,7 @@ async fn faults_are_switched_from_another_process_and_nonsense_is_refused() {
         for (nonsense, why) in [
             (json!({"switch": "melt"}), "melt"),
             (json!({"switch": "freeze", "match": {"verb": "get"}}), "verb"),
+            (json!({"switch": "freeze", "match": {"verbs": ["post"]}}), "post"),
             (json!([{"switch": {"refuse": {"code": 418}}}]), "418"),
             (json!({"switch": {"refuse": {"code": 409, "percent": 101}}}), "101"),
         ] {

@@ -108,3 +108,26 @@ async fn the_default_namespace_may_not_be_deleted() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn the_service_of_the_api_server_itself_exists_from_the_start() {
+    scene(async |t: &Scene| {
+        let service = t.get("/api/v1/namespaces/default/services/kubernetes").await.expect(200);
+        assert_eq!(
+            service["metadata"]["labels"],
+            json!({"component": "apiserver", "provider": "kubernetes"})
+        );
+        let spec = &service["spec"];
+        assert_eq!((&spec["type"], &spec["clusterIP"]), (&json!("ClusterIP"), &json!("10.96.0.1")));
+        assert_eq!((&spec["clusterIPs"], &spec["sessionAffinity"]), (&json!(["10.96.0.1"]), &json!("None")));
+        let port = &spec["ports"][0];
+        assert_eq!(
+            (&port["name"], &port["port"], &port["protocol"]),
+            (&json!("https"), &json!(443), &json!("TCP"))
+        );
+        assert!(port["targetPort"].as_u64().is_some_and(|port| port > 0), "{port}");
+        let list = t.get("/api/v1/services?labelSelector=component%3Dapiserver").await.expect(200);
+        assert_eq!(list.names(), ["kubernetes"]);
+    })
+    .await;
+}

@@ -126,6 +126,7 @@ impl Exec for PodExec {
         };
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let entry = self.log.begin(number, &request);
+        let io = entry.overhear(io);
         let end = tokio::select! {
             end = self.start(number, &request, &pod, io) => match end {
                 Ok(code) => ExecEnd::Exited(code),

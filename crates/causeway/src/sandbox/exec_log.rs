@@ -1,19 +1,24 @@
-//! Every command that ran in a pod, a line of JSON at its start and one at its end, in
-//! `<dir>/logs/<cluster>-execs.jsonl`: the gateways' own word on what was done there, and when.
+//! Every command that ran in a pod, in `<dir>/logs/<cluster>-execs.jsonl`: a line of JSON at its start, one when it
+//! has said all (`answer`, of the controller's commands) and one at its end. The gateways' own word on what was done
+//! there, when, by whom and in which term.
+
+mod overheard;
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use causeway_apiserver::{ExecEnd, ExecRequest};
+use causeway_apiserver::{ExecEnd, ExecIo, ExecRequest};
 use serde_json::{Value, json};
+use tokio_util::io::{InspectReader, InspectWriter};
 
 use super::pod_status;
+use overheard::{Input, Output};
 
 /// Written to by every exec of one cluster.
 #[derive(Debug)]
-pub(super) struct ExecLog(Mutex<File>);
+pub(super) struct ExecLog(Arc<Mutex<File>>);
 
 impl ExecLog {
     /// The log of a cluster in the sandbox's folder.
@@ -22,62 +27,96 @@ impl ExecLog {
         std::fs::create_dir_all(&logs)?;
         let path = logs.join(format!("{cluster}-execs.jsonl"));
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(ExecLog(Mutex::new(file)))
+        Ok(ExecLog(Arc::new(Mutex::new(file))))
     }
 
     /// A command begins. What comes back belongs to its end.
-    pub(super) fn begin(&self, number: u64, request: &ExecRequest) -> Entry<'_> {
-        let argv = &request.command;
-        let entry = json!({
-            "exec": number, "pod": request.pod, "namespace": request.namespace, "kind": kind(argv),
-            // What follows a shell's script, which itself is long and always the same.
-            "arguments": argv.get(3..).unwrap_or_default(),
+    pub(super) fn begin(&self, number: u64, request: &ExecRequest) -> Entry {
+        let facts = json!({
+            "exec": number, "pod": request.pod, "namespace": request.namespace, "user": request.user,
+            "kind": kind(&request.command),
         });
-        self.write(&entry, json!({"event": "start"}));
-        Entry { log: self, entry, ended: false }
+        let lines = Lines { file: self.0.clone(), facts };
+        lines.write(json!({"event": "start"}));
+        Entry { lines, input: Arc::default(), ended: false }
     }
+}
 
-    fn write(&self, entry: &Value, more: Value) {
-        let mut line = json!({"at": pod_status::now()});
-        for part in [entry, &more] {
+/// Writes the lines of one command.
+#[derive(Clone)]
+struct Lines {
+    file: Arc<Mutex<File>>,
+    facts: Value,
+}
+
+impl Lines {
+    fn write(&self, more: Value) {
+        let mut line = json!({});
+        for part in [&self.facts, &more] {
             if let (Value::Object(line), Value::Object(part)) = (&mut line, part) {
                 line.extend(part.clone());
             }
         }
-        // One write per line: appended lines of several execs do not mix.
-        let text = format!("{line}\n");
-        if let Ok(mut file) = self.0.lock() {
-            let _ = file.write_all(text.as_bytes());
-        }
+        let mut file = lock(&self.file);
+        // The time is taken in the order of the lines, and one write per line keeps them apart.
+        line["at"] = pod_status::now().into();
+        let _ = file.write_all(format!("{line}\n").as_bytes());
     }
 }
 
 /// A command that runs.
-pub(super) struct Entry<'a> {
-    log: &'a ExecLog,
-    entry: Value,
+pub(super) struct Entry {
+    lines: Lines,
+    input: Arc<Mutex<Input>>,
     ended: bool,
 }
 
-impl Entry<'_> {
+impl Entry {
+    /// Streams by which the log learns the command's term and whether it was refused.
+    pub(super) fn overhear(&self, io: ExecIo) -> ExecIo {
+        if !["observe", "apply"].iter().any(|kind| self.lines.facts["kind"] == *kind) {
+            return io;
+        }
+        let ExecIo { stdin, stdout, stderr, resize } = io;
+        let (input, heard) = (self.input.clone(), self.input.clone());
+        let (mut output, lines) = (Output::default(), self.lines.clone());
+        let stdin = InspectReader::new(stdin, move |bytes: &[u8]| {
+            lock(&input).push(bytes);
+        });
+        let stdout = InspectWriter::new(stdout, move |bytes: &[u8]| {
+            if output.push(bytes) {
+                let term = lock(&heard).term();
+                lines.write(json!({"event": "answer", "term": term, "superseded": output.superseded}));
+            }
+        });
+        ExecIo { stdin: Box::new(stdin), stdout: Box::new(stdout), stderr, resize }
+    }
+
     /// It has ended like this.
     pub(super) fn end(mut self, end: &ExecEnd) {
         self.ended = true;
-        let how = match end {
-            ExecEnd::Exited(code) => json!({"event": "end", "exit": code}),
-            ExecEnd::Failed(message) => json!({"event": "end", "failed": message}),
-        };
-        self.log.write(&self.entry, how);
+        match end {
+            ExecEnd::Exited(code) => self.write_end("exit", json!(code)),
+            ExecEnd::Failed(message) => self.write_end("failed", json!(message)),
+        }
+    }
+
+    fn write_end(&self, how: &str, what: Value) {
+        self.lines.write(json!({"event": "end", "term": lock(&self.input).term(), how: what}));
     }
 }
 
-impl Drop for Entry<'_> {
+impl Drop for Entry {
     /// Its caller went away, and it was ended for that.
     fn drop(&mut self) {
         if !self.ended {
-            self.log.write(&self.entry, json!({"event": "end", "failed": "its caller went away"}));
+            self.write_end("failed", json!("its caller went away"));
         }
     }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a command is for, by what is in it: the controller's three, or somebody else's.
@@ -86,21 +125,26 @@ fn kind(argv: &[String]) -> &'static str {
     match () {
         () if !holds("@@causeway") => "other",
         () if holds("ip monitor") => "monitor",
-        () if holds("-restore") => "apply",
+        // It comes with its input.
+        () if holds("eval \"$script\"") => "apply",
         () => "observe",
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::mpsc;
+
     use super::*;
 
     fn request(script: &str) -> ExecRequest {
         ExecRequest {
+            user: "replica-a".into(),
             namespace: "kube-system".into(),
             pod: "vpc-nat-gw-gw1-0".into(),
             container: None,
-            command: ["bash", "-c", script, "term", "7"].map(str::to_owned).to_vec(),
+            command: ["bash", "-c", script].map(str::to_owned).to_vec(),
             stdin: true,
             stdout: true,
             stderr: true,
@@ -108,21 +152,46 @@ mod tests {
         }
     }
 
+    const APPLY: &str = "echo @@causeway; eval \"$script\"";
+
+    fn lines(folder: &Path) -> Vec<Value> {
+        let text = std::fs::read_to_string(folder.join("logs/cluster1-execs.jsonl")).expect("its lines");
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
     #[test]
     fn a_command_leaves_a_line_at_its_start_and_one_at_its_end() {
         let folder = tempfile::tempdir().expect("a folder");
         let log = ExecLog::open(folder.path(), "cluster1").expect("a log");
-        let entry = log.begin(3, &request("echo @@causeway; iptables-restore"));
-        entry.end(&ExecEnd::Exited(65));
+        log.begin(3, &request(APPLY)).end(&ExecEnd::Exited(65));
         drop(log.begin(4, &request("true")));
-        let text =
-            std::fs::read_to_string(folder.path().join("logs/cluster1-execs.jsonl")).expect("its lines");
-        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let lines = lines(folder.path());
         let facts = |line: &Value| (line["exec"].clone(), line["kind"].clone(), line["event"].clone());
         assert_eq!(facts(&lines[0]), (json!(3), json!("apply"), json!("start")));
         assert_eq!(facts(&lines[1]), (json!(3), json!("apply"), json!("end")));
-        assert_eq!((&lines[1]["exit"], &lines[0]["arguments"]), (&json!(65), &json!(["term", "7"])));
+        assert_eq!((&lines[1]["exit"], &lines[0]["user"]), (&json!(65), &json!("replica-a")));
         assert_eq!(facts(&lines[2]), (json!(4), json!("other"), json!("start")));
         assert_eq!(lines[3]["failed"], "its caller went away");
+    }
+
+    #[tokio::test]
+    async fn the_answer_says_in_which_term_the_command_came_and_that_it_was_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = ExecLog::open(folder.path(), "cluster1").expect("a log");
+        let entry = log.begin(1, &request(APPLY));
+        let io = ExecIo {
+            stdin: Box::new(&b"6 19\nscript7 0 0 0 0 0 0\nabcd"[..]),
+            stdout: Box::new(tokio::io::sink()),
+            stderr: Box::new(tokio::io::sink()),
+            resize: mpsc::channel(1).1,
+        };
+        let mut io = entry.overhear(io);
+        let mut input = String::new();
+        io.stdin.read_to_string(&mut input).await.expect("all of it");
+        io.stdout.write_all(b"@@causeway superseded 9\n@@causeway done 0\n").await.expect("taken");
+        entry.end(&ExecEnd::Exited(0));
+        let answer = &lines(folder.path())[1];
+        let said = (&answer["event"], &answer["term"], &answer["superseded"]);
+        assert_eq!(said, (&json!("answer"), &json!(7), &json!(9)));
     }
 }

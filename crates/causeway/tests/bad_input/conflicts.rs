@@ -7,7 +7,7 @@ use super::{FAR, stays_calm, told_why, undisturbed};
 
 #[tokio::test]
 async fn of_two_tunnels_that_want_the_same_the_older_one_has_it_until_it_goes() {
-    let Some(sandbox) = Sandbox::start(&["--bare", "--clusters", "3"]).await else { return };
+    let sandbox = Sandbox::start(&["--bare", "--clusters", "3"]).await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "older", "gw1", 0).await;
     let stream = one.stream(FAR).await;
@@ -41,7 +41,7 @@ async fn of_two_tunnels_that_want_the_same_the_older_one_has_it_until_it_goes() 
 
 #[tokio::test]
 async fn a_foreign_link_or_route_in_the_way_is_named_left_alone_and_once_gone_the_tunnel_comes_up() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     let cases = [

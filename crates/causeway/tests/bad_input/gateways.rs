@@ -10,7 +10,7 @@ use super::{FAR, stays_calm, told_why, undisturbed};
 
 #[tokio::test]
 async fn a_gateway_that_is_missing_or_not_running_is_named_and_harms_no_other() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     one.create(&vxlan("nowhere", "gw7", "cluster2/gw2", "10.107.0.1/24")).await;
@@ -49,7 +49,7 @@ async fn is_served(cluster: &Cluster, address: &str) {
 
 #[tokio::test]
 async fn a_gateway_that_refuses_commands_is_told_not_hammered_and_harms_no_other() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     let stream = one.stream(FAR).await;
@@ -68,7 +68,7 @@ async fn a_gateway_that_refuses_commands_is_told_not_hammered_and_harms_no_other
 
 #[tokio::test]
 async fn a_gateway_that_hangs_is_given_up_after_a_while_and_holds_nobody_up() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     one.fault("gw2", "hang").await;
@@ -86,7 +86,7 @@ async fn a_gateway_that_hangs_is_given_up_after_a_while_and_holds_nobody_up() {
 
 #[tokio::test]
 async fn a_gateway_without_a_tool_is_told_which_one_and_harms_no_other() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     for tool in ["iptables", "ip", "bash"] {
@@ -106,7 +106,7 @@ async fn a_gateway_without_a_tool_is_told_which_one_and_harms_no_other() {
 
 #[tokio::test]
 async fn a_kernel_without_the_tunnel_type_is_told_not_hammered_and_harms_no_other() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     if one.in_client("ip link add name probe type gre local 10.0.1.10 remote 10.0.1.20").await.code == 0 {
         return eprintln!("skipped: this kernel makes GRE links");

@@ -60,9 +60,7 @@ impl Cluster {
         // Several tests of one process get here first; one provider is as good as another.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let kubeconfig = folder.join(format!("{name}.kubeconfig"));
-        let config = Kubeconfig::read_from(&kubeconfig).expect("a kubeconfig");
-        let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
-        let client = Client::try_from(config.expect("a usable kubeconfig")).expect("a client");
+        let client = connect(&kubeconfig).await;
         Cluster { name: name.into(), client, kubeconfig, folder: folder.into() }
     }
 
@@ -165,11 +163,22 @@ impl Cluster {
         if own.exists() { own } else { self.kubeconfig.clone() }
     }
 
+    /// A client with the rights of this cluster's controller.
+    pub(crate) async fn as_the_controller(&self) -> Client {
+        connect(&self.controller_kubeconfig()).await
+    }
+
     /// Everything that this cluster's controller has logged up to now.
     pub(crate) fn log(&self) -> String {
         let file = self.folder.join("logs").join(format!("{}-controller.log", self.name));
         std::fs::read_to_string(file).unwrap_or_default()
     }
+}
+
+async fn connect(kubeconfig: &Path) -> Client {
+    let config = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
+    let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
+    Client::try_from(config.expect("a usable kubeconfig")).expect("a client")
 }
 
 /// The name of a gateway's only pod.

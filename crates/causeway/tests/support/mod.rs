@@ -13,9 +13,11 @@ pub(crate) mod gateway;
 pub(crate) mod outage;
 pub(crate) mod packets;
 pub(crate) mod real;
+mod replicas;
 mod sandbox;
 pub(crate) mod tunnels;
 
 pub(crate) use cluster::{Cluster, PATIENCE, Said};
 pub(crate) use controllers::Controller;
+pub(crate) use replicas::Replica;
 pub(crate) use sandbox::{Sandbox, can_run, processes_of};

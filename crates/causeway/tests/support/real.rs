@@ -52,10 +52,17 @@ pub(crate) fn missing() -> Option<String> {
     Some(format!("there is no {lacks} in CAUSEWAY_REAL (`make real` sets it up)"))
 }
 
+/// Where the server says by which token it knew somebody.
+const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
+
 /// A request that one of our accounts made, as the API server's audit log has it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Request {
+    /// When it arrived.
+    pub(crate) at: String,
     pub(crate) account: String,
+    /// Which of the account's tokens: each replica may have one of its own.
+    pub(crate) credential: String,
     pub(crate) verb: String,
     pub(crate) group: String,
     /// With its subresource: `pods/exec`.
@@ -78,7 +85,11 @@ pub(crate) fn audit(folder: &Path, cluster: &str) -> Vec<Request> {
         }
         let subresource = word("/objectRef/subresource");
         let slash = if subresource.is_empty() { "" } else { "/" };
+        let credential =
+            line.pointer("/user/extra").and_then(|extra| extra.get(CREDENTIAL)?.get(0)?.as_str());
         all.push(Request {
+            at: word("/requestReceivedTimestamp"),
+            credential: credential.unwrap_or_default().to_owned(),
             account: word("/user/username").trim_start_matches("system:serviceaccount:").to_owned(),
             verb: word("/verb"),
             group: word("/objectRef/apiGroup"),

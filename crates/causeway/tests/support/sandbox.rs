@@ -28,17 +28,15 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// Two clusters without a tunnel. `None` when this machine can not run them, which is said, and is an
-    /// error where `CI` is set.
-    pub(crate) async fn bare() -> Option<Sandbox> {
+    /// Two clusters without a tunnel.
+    pub(crate) async fn bare() -> Sandbox {
         Sandbox::start(&["--bare"]).await
     }
 
-    /// A sandbox with these flags, once it says that it is ready and its pods run.
-    pub(crate) async fn start(flags: &[&str]) -> Option<Sandbox> {
-        if !can_run(flags) {
-            return None;
-        }
+    /// A sandbox with these flags, once it says that it is ready and its pods run. What this machine lacks for that
+    /// fails the test by name.
+    pub(crate) async fn start(flags: &[&str]) -> Sandbox {
+        can_run(flags);
         let folder = tempfile::Builder::new().prefix("causeway-test-").tempdir().expect("a folder");
         let said = File::create(folder.path().join("sandbox.out")).expect("a file for its output");
         let turn = real::turn(flags);
@@ -51,7 +49,7 @@ impl Sandbox {
         for cluster in sandbox.clusters() {
             cluster.await.pods_run().await;
         }
-        Some(sandbox)
+        sandbox
     }
 
     async fn come_up(&mut self) {
@@ -202,10 +200,9 @@ fn missing(flags: &[&str]) -> Option<String> {
     (!rooted).then(|| "neither root nor user namespaces".into())
 }
 
-/// Whether a sandbox with these flags can run here. If not, that is said, and is an error where `CI` is set.
-pub(crate) fn can_run(flags: &[&str]) -> bool {
-    let Some(missing) = missing(flags) else { return true };
-    assert!(std::env::var_os("CI").is_none(), "can not test here: {missing}");
-    eprintln!("skipped: {missing}");
-    false
+/// Fails, and names what is missing, where a sandbox with these flags cannot run.
+pub(crate) fn can_run(flags: &[&str]) {
+    if let Some(missing) = missing(flags) {
+        panic!("cannot test here: {missing}; `make test` installs what it can");
+    }
 }

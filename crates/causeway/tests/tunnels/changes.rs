@@ -11,7 +11,7 @@ use super::telling::set_routes;
 
 #[tokio::test]
 async fn a_changed_address_replaces_the_old_one_and_no_packet_is_lost() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     let stream = one.stream(FAR).await;
@@ -28,7 +28,7 @@ async fn a_changed_address_replaces_the_old_one_and_no_packet_is_lost() {
 
 #[tokio::test]
 async fn a_changed_vni_and_port_make_a_new_link_at_both_ends_and_packets_cross_again() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     for cluster in [&one, &two] {
@@ -48,7 +48,7 @@ async fn a_changed_vni_and_port_make_a_new_link_at_both_ends_and_packets_cross_a
 
 #[tokio::test]
 async fn a_tunnel_that_moves_to_another_gateway_leaves_nothing_on_the_old_one() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
 
@@ -79,7 +79,7 @@ async fn pod_uid(cluster: &Cluster) -> String {
 
 #[tokio::test]
 async fn a_gateway_that_was_scaled_down_or_lost_its_pod_gets_its_tunnel_back() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
 
@@ -119,7 +119,7 @@ async fn a_gateway_that_was_scaled_down_or_lost_its_pod_gets_its_tunnel_back() {
 
 #[tokio::test]
 async fn egress_addresses_with_gaps_give_their_longest_run_and_a_word_about_the_rest() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     let gaps = r#"{"status":{"allocatedIPs":["242.0.0.1","242.0.0.5","242.0.0.6","242.0.0.7","242.0.0.9"]}}"#;
@@ -144,7 +144,7 @@ async fn egress_addresses_with_gaps_give_their_longest_run_and_a_word_about_the_
 
 #[tokio::test]
 async fn a_tunnel_replaced_by_force_or_turned_into_the_other_form_leaves_nothing_of_the_old_one() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     let other = with_vni(vxlan("vx0", "gw1", "cluster2/gw1", "10.100.5.1/24"), 55);

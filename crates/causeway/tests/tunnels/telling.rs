@@ -14,7 +14,7 @@ fn words(line: &str) -> Vec<&str> {
 
 #[tokio::test]
 async fn one_line_of_kubectl_tells_that_it_is_up_through_which_gateway_and_to_where() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     assert!(one.causeway(&["status"]).await.ok().contains("no tunnels"));
     join(&one, &two, "vx0", "gw1", 0).await;
@@ -45,7 +45,7 @@ async fn one_line_of_kubectl_tells_that_it_is_up_through_which_gateway_and_to_wh
 
 #[tokio::test]
 async fn every_field_of_the_status_is_filled_and_the_spec_is_never_written() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     let asked = vxlan("vx0", "gw1", "cluster2/gw1", "10.100.0.1/24");
     let created = one.create(&asked).await;
@@ -75,7 +75,7 @@ async fn every_field_of_the_status_is_filled_and_the_spec_is_never_written() {
 
 #[tokio::test]
 async fn a_tunnel_that_the_vpc_does_not_lead_to_says_so_and_how_to_help() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     one.says(NS, "vx0", "Routed", "True", "StaticRoute", PATIENCE).await;
@@ -104,7 +104,7 @@ pub(super) async fn set_routes(cluster: &Cluster, routes: &str) {
 
 #[tokio::test]
 async fn a_tunnel_by_vpc_says_that_this_form_is_still_to_come() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     let manifest = json!({
         "apiVersion": "kubeovn.ustc.io/v1", "kind": "VpcNatTunnel",
@@ -130,7 +130,7 @@ fn facts(record: &GatewayExIp) -> Facts<'_> {
 
 #[tokio::test]
 async fn every_ready_gateway_has_a_record_at_home_at_the_broker_and_in_the_other_cluster() {
-    let Some(sandbox) = Sandbox::bare().await else { return };
+    let sandbox = Sandbox::bare().await;
     let broker = sandbox.broker().await;
     let copies = broker.records("submariner-k8s-broker").list(&ListParams::default()).await.expect("copies");
     assert_eq!(copies.items.len(), 4);

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_core::GatewayName;
 use causeway_core::vpc::compile::{self, GatewayTask};
+use causeway_core::vpc::objects::PodRef;
 use causeway_core::vpc::outcome::{judge, refused_before, refused_now, repairs};
-use causeway_core::vpc::{Event, Have, Outcome, Plan, Trouble, Visit, plan_after};
-use causeway_datapath::{
-    self as datapath, Applied, Commands, Datapath, Digest, Listing, Looked, RunError, StepError,
-};
+use causeway_core::vpc::{Event, Have, Outcome, Plan, Trouble, Visit, Want, plan, plan_after};
+use causeway_datapath::vpc::{Applied, Commands, Datapath, Digest, Listing, Looked, StepError};
+use causeway_datapath::{self as datapath, RunError};
 use tokio::time::Instant;
 
 use super::Vpc;
@@ -117,15 +117,70 @@ impl Vpc {
                 tracing::warn!(%gateway, pod = %task.pod.key, reason = trouble.reason(), "visit failed: {trouble}");
             }
         }
-        let next = match &result {
+        let mut next = match &result {
             Err(_) => Next::Retry,
             Ok(visit) if visit.tunnels.values().any(|(_, trouble)| trouble.is_some()) => Next::Retry,
             // What is empty and should be is left alone until something is said about it.
             Ok(visit) if visit.tunnels.is_empty() && !visit.holding.anything => Next::Done,
             Ok(_) => Next::After(self.options.drift_interval),
         };
-        self.desk.tell(Event::Outcome(gateway.clone(), Outcome { pod_uid: task.pod.uid, revision, result }));
+        let pod_uid = task.pod.uid.clone();
+        self.desk.tell(Event::Outcome(gateway.clone(), Outcome { pod_uid, revision, result }));
+        if !self.sweep(gateway, &task, term).await {
+            next = Next::Retry;
+        }
         next
+    }
+
+    /// Takes what is ours off the pods that served the gateway before; whether that is done.
+    async fn sweep(self: &Arc<Self>, gateway: &GatewayName, task: &GatewayTask, term: &Term) -> bool {
+        let want = Want { frozen: task.want.frozen.clone(), ..Want::default() };
+        let mut done = true;
+        for pod in &task.sweep {
+            let revision = self.desk.state().revision();
+            let result = self.empty(gateway, pod, &want, term).await;
+            if !term.is_held() {
+                return false;
+            }
+            let result = match result {
+                Ok(visit) => Ok(visit),
+                Err(Stop::Superseded(by)) => {
+                    term.superseded_by(by);
+                    return false;
+                }
+                Err(Stop::Unanswered(trouble) | Stop::Trouble(trouble)) => {
+                    tracing::warn!(%gateway, pod = %pod.key, reason = trouble.reason(), "sweep failed: {trouble}");
+                    Err(trouble)
+                }
+            };
+            done &= result.is_ok();
+            let pod_uid = pod.uid.clone();
+            self.desk.tell(Event::Outcome(gateway.clone(), Outcome { pod_uid, revision, result }));
+        }
+        done
+    }
+
+    async fn empty(
+        self: &Arc<Self>,
+        gateway: &GatewayName,
+        pod: &PodRef,
+        want: &Want,
+        term: &Term,
+    ) -> Result<Visit, Stop> {
+        let commands = Commands::new(PodExec::new(self, pod));
+        let have = match self.counted("observe", commands.observe(None).await)? {
+            Looked::Listed(Listing { have, .. }) => have,
+            Looked::Same => {
+                let lost = RunError::Lost("it compared with a listing that nobody has".into());
+                return Err(stop(datapath::Trouble::Run(lost)));
+            }
+        };
+        let planned = plan(want, &have);
+        if planned.is_empty() {
+            return Ok(judge(want, &planned, &BTreeMap::new(), &have));
+        }
+        let (failures, now) = self.carry_out(gateway, &commands, &planned, term).await?;
+        Ok(judge(want, &planned, &failures, &now))
     }
 
     async fn close_the_difference(
@@ -247,7 +302,7 @@ impl Vpc {
         let of_all = repaired.gateway.and_then(|what| Some((visit.tunnels.keys().next()?.clone(), what)));
         for (key, what) in of_all.into_iter().chain(repaired.tunnels) {
             if let Some(tunnel) = state.tunnel(&key) {
-                let note = format!("put back on gateway {gateway}: {what}");
+                let note = format!("repaired on gateway {gateway}: {what}");
                 self.announce(term, tunnel, false, "DriftRepaired", note);
             }
         }

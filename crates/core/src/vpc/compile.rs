@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use super::admission::Admission;
 use super::gateways::Located;
+use super::have::Holding;
 use super::objects::{PodRef, Tunnel};
-use super::outcome::{Outcome, Trouble};
+use super::outcome::{Outcome, Trouble, Visit};
 use super::state::State;
 use super::tunnels::{self, gateway_of};
 use super::want::{Inbound, TunnelWant, Want};
-use crate::names::GatewayName;
+use crate::names::{GatewayName, ObjectKey};
 
 /// Where to go and what should be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct GatewayTask {
     pub pod: PodRef,
     /// What it should hold.
     pub want: Want,
+    /// Other pods of the gateway that may still hold something of ours, and should not: they served it before.
+    pub sweep: Vec<PodRef>,
 }
 
 /// What can be said of a tunnel.
@@ -35,9 +38,10 @@ pub(super) enum Verdict<'a> {
     Awaited,
 }
 
-/// Compiles the scope of a gateway; nothing when there is no pod to go to.
+/// Compiles the scope of a gateway; nothing when there is no pod to go to, or when it is not known yet which
+/// tunnels there are: what is not wanted is removed.
 pub fn gateway(state: &State, name: &GatewayName) -> Option<GatewayTask> {
-    let pod = state.gateways.pod(name).ok()?.clone();
+    let pod = state.gateways.pod(name).ok().filter(|_| state.tunnels.listed())?.clone();
     let mut want = Want { frozen: state.tunnels.unreadable().clone(), ..Want::default() };
     for (key, link, verdict) in state.admission(name).into_iter().flat_map(Admission::iter) {
         match verdict {
@@ -50,7 +54,24 @@ pub fn gateway(state: &State, name: &GatewayName) -> Option<GatewayTask> {
         let via = state.gateways.locate(name).ok().map(|located| located.router);
         want.inbound = state.own.globalnet().zip(via).map(|(range, via)| Inbound { range, via });
     }
-    Some(GatewayTask { pod, want })
+    let sweep = to_sweep(state, name, &want);
+    Some(GatewayTask { pod, want, sweep })
+}
+
+/// The pods of a gateway that do not serve it and were not yet seen without anything of ours.
+fn to_sweep(state: &State, name: &GatewayName, want: &Want) -> Vec<PodRef> {
+    let spares = state.gateways.get(name).into_iter().flat_map(|gateway| &gateway.spares);
+    let clean =
+        |pod: &PodRef| state.visits.of_pod(name, &pod.uid).is_some_and(|it| is_clean(it, &want.frozen));
+    spares.filter(|pod| !clean(pod)).cloned().collect()
+}
+
+/// Whether a pod was seen without anything of ours but what stays.
+pub(super) fn is_clean(outcome: &Outcome, frozen: &BTreeSet<ObjectKey>) -> bool {
+    let Ok(Visit { holding: Holding { owners, unnamed, anything }, .. }) = &outcome.result else {
+        return false;
+    };
+    !anything || unnamed.is_empty() && !owners.is_empty() && owners.is_subset(frozen)
 }
 
 /// Whether a tunnel is of the kind that puts things into a gateway.
@@ -87,8 +108,8 @@ pub(super) fn verdict<'a>(state: &'a State, tunnel: &'a Tunnel) -> Verdict<'a> {
 }
 
 /// The last outcome of a gateway, if it is about the pod that runs now.
-fn current<'a>(state: &'a State, gateway: &GatewayName) -> Option<&'a Outcome> {
-    state.visits.of_pod(gateway, state.gateways.pod(gateway).ok()?)
+pub(super) fn current<'a>(state: &'a State, gateway: &GatewayName) -> Option<&'a Outcome> {
+    state.visits.of_pod(gateway, &state.gateways.pod(gateway).ok()?.uid)
 }
 
 /// What a deleted tunnel may have left behind.
@@ -111,14 +132,17 @@ pub(super) fn leftovers(state: &State, tunnel: &Tunnel) -> Leftovers {
     let asked = state.tunnels.asked(&tunnel.key);
     let mut unknown = false;
     for place in &places(state, tunnel) {
-        if state.gateways.pod(place).is_err() {
-            continue;
-        }
-        match current(state, place).filter(|outcome| outcome.revision >= asked) {
-            None => unknown = true,
-            Some(Outcome { result: Err(trouble), .. }) => return Leftovers::Stuck(trouble.clone()),
-            Some(Outcome { result: Ok(visit), .. }) if visit.holding.includes(&tunnel.key) => unknown = true,
-            Some(_) => {}
+        let Some(gateway) = state.gateways.get(place) else { continue };
+        let serving = gateway.pod.iter().map(|pod| (pod, asked));
+        // Nothing is put into the others any more.
+        let pods = serving.chain(gateway.spares.iter().map(|pod| (pod, 0)));
+        for (pod, since) in pods {
+            let outcome = state.visits.of_pod(place, &pod.uid).filter(|outcome| outcome.revision >= since);
+            match outcome.map(|outcome| &outcome.result) {
+                None => unknown = true,
+                Some(Err(trouble)) => return Leftovers::Stuck(trouble.clone()),
+                Some(Ok(visit)) => unknown |= visit.holding.includes(&tunnel.key),
+            }
         }
     }
     if unknown { Leftovers::Unknown } else { Leftovers::None }

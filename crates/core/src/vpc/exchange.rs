@@ -136,11 +136,16 @@ fn task(want: Option<RecordObject>, have: Option<&Record>) -> RecordTask {
     }
 }
 
+/// Where the record of a gateway of ours is.
+pub(super) fn own_key(cluster: &ClusterId, gateway: &GatewayName) -> ObjectKey {
+    ObjectKey::new(RECORD_NAMESPACE, format!("{gateway}-{cluster}"))
+}
+
 /// The record of a gateway of ours. It is written when the gateway is ready and stays while the gateway
 /// exists: a restart must not tear the peers' tunnels down.
 pub fn own_record(state: &State, gateway: &GatewayName) -> RecordTask {
     let Some(cluster) = state.cluster() else { return RecordTask::Nothing };
-    let key = ObjectKey::new(RECORD_NAMESPACE, format!("{gateway}-{cluster}"));
+    let key = own_key(cluster, gateway);
     let have = state.records.here().get(&key).filter(|record| record.origin.is_none());
     let exists = state.gateways.get(gateway).is_some();
     let want = state.gateways.published(gateway).zip(state.own.globalnet()).map(|(located, globalnet)| {

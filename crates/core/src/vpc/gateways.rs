@@ -24,6 +24,17 @@ pub(super) struct Gateway {
     pub(super) located: Result<Located, Trouble>,
     /// Whether its workload has a replica available.
     pub(super) ready: bool,
+    /// Its other pods that would answer: they should hold nothing of ours.
+    pub(super) spares: Vec<PodRef>,
+}
+
+/// What speaks for one of several pods that could serve a gateway: it is kept while it is good.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Preference {
+    /// The uid of the pod that was visited last.
+    pub(super) serving: Option<String>,
+    /// The address that our record gives to others, which outlasts a restart of ours.
+    pub(super) published: Option<Ipv4Addr>,
 }
 
 /// A gateway that runs and whose addresses are known.
@@ -158,9 +169,22 @@ impl Gateways {
         self.workloads_of.of(name).filter_map(by_key)
     }
 
+    /// The uids of a gateway's pods.
+    pub(super) fn pod_uids(&self, name: &GatewayName) -> BTreeSet<&str> {
+        self.pods_of(name).map(|pod| pod.pod.uid.as_str()).collect()
+    }
+
+    fn pods_of(&self, name: &GatewayName) -> impl Iterator<Item = &GatewayPod> {
+        self.pods_of.of(name).filter_map(|key| self.pods.get(key))
+    }
+
     /// Works out anew what is true of a gateway; gives what was and what is, if they differ.
-    pub(super) fn work_out(&mut self, name: &GatewayName) -> Option<(Option<Gateway>, Option<Gateway>)> {
-        let new = self.compute(name);
+    pub(super) fn work_out(
+        &mut self,
+        name: &GatewayName,
+        preference: &Preference,
+    ) -> Option<(Option<Gateway>, Option<Gateway>)> {
+        let new = self.compute(name, preference);
         let old = match new.clone() {
             Some(gateway) => self.known.insert(name.clone(), gateway),
             None => self.known.remove(name),
@@ -173,28 +197,38 @@ impl Gateways {
         self.workloads_of.keys().chain(self.pods_of.keys()).chain(self.known.keys()).cloned().collect()
     }
 
-    fn compute(&self, name: &GatewayName) -> Option<Gateway> {
+    fn compute(&self, name: &GatewayName, preference: &Preference) -> Option<Gateway> {
         let has_workload = self.workloads_of(name).next().is_some();
-        let mut pods = self.pods_of.of(name).filter_map(|key| self.pods.get(key)).peekable();
-        if !has_workload && pods.peek().is_none() {
+        if !has_workload && self.pods_of(name).next().is_none() {
             return None;
         }
-        let running = self.running(name, pods);
+        let running = self.running(name, preference);
+        let is_spare = |pod: &&GatewayPod| {
+            let good =
+                pod.phase == "Running" && pod.ready && !pod.deleting && self.node(pod) == NodeHealth::Ready;
+            good && running.as_ref().is_ok_and(|serving| serving.pod != pod.pod)
+        };
         Some(Gateway {
+            spares: self.pods_of(name).filter(is_spare).map(|pod| pod.pod.clone()).collect(),
             located: running.clone().and_then(|pod| self.addresses(name, pod)),
             pod: running.map(|pod| pod.pod.clone()),
             ready: self.workloads_of(name).any(|workload| workload.ready),
         })
     }
 
-    /// The pod of a gateway that commands can be run in.
-    fn running<'a>(
-        &self,
-        name: &GatewayName,
-        pods: impl Iterator<Item = &'a GatewayPod>,
-    ) -> Result<&'a GatewayPod, Trouble> {
+    /// The pod that serves a gateway. Of several the one that does so already, while it is ready and stays; else
+    /// the oldest that is. One that is not, or on its way out, is better than none.
+    fn running(&self, name: &GatewayName, preference: &Preference) -> Result<&GatewayPod, Trouble> {
         let gateway = name.clone();
-        let Some(pod) = pods.min_by_key(|pod| (pod.phase != "Running", &pod.pod.key)) else {
+        let order = |pod: &&GatewayPod| {
+            let serves = preference.serving.as_ref() == Some(&pod.pod.uid);
+            let published =
+                preference.published.is_some_and(|it| pod.external.values().any(|own| *own == it));
+            let lost = self.node(pod) == NodeHealth::Lost;
+            let good = (pod.phase == "Running", !lost, !pod.deleting, pod.ready);
+            (std::cmp::Reverse((good, serves, published)), pod.created, pod.pod.key.clone())
+        };
+        let Some(pod) = self.pods_of(name).min_by_key(order) else {
             let why = "it has no pod; is its workload scaled to 0?".into();
             return Err(Trouble::GatewayNotRunning { gateway, why });
         };
@@ -202,10 +236,18 @@ impl Gateways {
             let why = format!("pod {} is {}", pod.pod.key.name, pod.phase);
             return Err(Trouble::GatewayNotRunning { gateway, why });
         }
-        match pod.node.as_ref().map(|node| (node, self.nodes.get(node))) {
-            Some((node, Some(NodeHealth::Lost))) => Err(Trouble::GatewayLost { gateway, node: node.clone() }),
-            Some((_, Some(NodeHealth::Ready | NodeHealth::NotReady) | None)) | None => Ok(pod),
+        match &pod.node {
+            Some(node) if self.node(pod) == NodeHealth::Lost => {
+                Err(Trouble::GatewayLost { gateway, node: node.clone() })
+            }
+            Some(_) | None => Ok(pod),
         }
+    }
+
+    /// How the node of a pod is; one that is not known is not known to be silent.
+    fn node(&self, pod: &GatewayPod) -> NodeHealth {
+        let health = pod.node.as_ref().and_then(|node| self.nodes.get(node));
+        health.copied().unwrap_or(NodeHealth::Ready)
     }
 
     fn addresses(&self, name: &GatewayName, pod: &GatewayPod) -> Result<Located, Trouble> {

@@ -39,7 +39,8 @@ pub struct Link {
     pub proxy_arp: bool,
     /// `rp_filter`.
     pub rp_filter: u8,
-    /// `promote_secondaries`: whether a primary address that goes makes way for the next of its network.
+    /// `promote_secondaries`: whether a primary address that goes makes way for the next of its network. Observers
+    /// need not look: it is set where an address is to go.
     pub promotes: bool,
     /// `proxy_delay` of its ARP table, in milliseconds.
     pub proxy_delay: u32,

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use super::state::State;
 use crate::names::ClusterId;
+use crate::room::Change;
 
 /// A claim to an id.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,12 +56,15 @@ impl Members {
         }
     }
 
-    /// The claims that are known.
-    pub(super) fn known(self) -> BTreeMap<String, Member> {
-        match self {
-            Self::Listed(members) => members,
-            Self::Unknown | Self::Unkept => BTreeMap::new(),
-        }
+    /// The claims after a change; nothing before the first full list, when it is a late word of another broker.
+    pub(super) fn after(self, event: Change<String, Member>) -> Option<Self> {
+        let mut members = match (self, &event) {
+            (Self::Listed(members), _) => members,
+            (Self::Unknown | Self::Unkept, Change::Reset(_)) => BTreeMap::new(),
+            (Self::Unknown | Self::Unkept, Change::Put(..) | Change::Gone(_)) => return None,
+        };
+        event.carry_out(&mut members);
+        Some(Self::Listed(members))
     }
 }
 

@@ -109,8 +109,14 @@ pub struct GatewayPod {
     pub pod: PodRef,
     /// The gateway it is.
     pub gateway: GatewayName,
+    /// Seconds since 1970; of several pods that could serve, the oldest does.
+    pub created: i64,
     /// `Running`, `Pending`, …
     pub phase: String,
+    /// Whether its containers are ready.
+    pub ready: bool,
+    /// Whether it is being deleted.
+    pub deleting: bool,
     /// The node it runs on.
     pub node: Option<String>,
     /// Its address in the VPC.

@@ -204,7 +204,8 @@ impl<'a> Planner<'a> {
         if has.rp_filter != LOOSE {
             self.push(owner, Action::LooseFilter { link: link() });
         }
-        if !has.promotes {
+        let stale = has.addresses.iter().any(|address| *address != tunnel.address);
+        if stale && !has.promotes {
             self.push(owner, Action::Promote { link: link() });
         }
         if !has.up {

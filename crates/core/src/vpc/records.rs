@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use super::exchange::{RECORD_NAMESPACE, Record};
+use super::exchange::{RECORD_NAMESPACE, Record, own_key};
 use super::index::Groups;
 use super::objects::Peer;
 use super::outcome::Trouble;
-use crate::names::{Cidr, ObjectKey};
+use crate::names::{Cidr, ClusterId, GatewayName, ObjectKey};
 use crate::room::Change;
 
 /// Records and copies, and where to find them.
@@ -55,8 +55,15 @@ impl Records {
         changed
     }
 
+    /// Takes in what was seen at the broker. Before its first full list that is nothing: what comes then is a late
+    /// word of another one.
     pub(super) fn take_copies(&mut self, event: Change<String, Record>) -> Changed<String> {
-        let changed = event.carry_out(self.copies.get_or_insert_default());
+        let copies = match (&mut self.copies, &event) {
+            (Some(copies), _) => copies,
+            (None, Change::Reset(_)) => self.copies.insert(BTreeMap::new()),
+            (None, Change::Put(..) | Change::Gone(_)) => return Vec::new(),
+        };
+        let changed = event.carry_out(copies);
         for (name, old, new) in &changed {
             if let Some(home) = old.as_ref().and_then(Record::home) {
                 self.homes.remove(&home, name);
@@ -73,6 +80,12 @@ impl Records {
         self.broker_namespace = namespace;
         self.copies = None;
         self.homes = Groups::default();
+    }
+
+    /// The address that our record of a gateway gives to others.
+    pub(super) fn published(&self, cluster: &ClusterId, gateway: &GatewayName) -> Option<Ipv4Addr> {
+        let record = self.here.get(&own_key(cluster, gateway)).filter(|record| record.origin.is_none())?;
+        record.external_ip.parse().ok()
     }
 
     /// Where a peer can be reached and what lies behind it. Only a record in the namespace of records counts: who

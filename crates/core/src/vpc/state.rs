@@ -12,10 +12,10 @@ use super::admission::{Admission, Candidate, Grounds};
 use super::compile;
 use super::event::{Event, Scope};
 use super::exchange::Record;
-use super::gateways::{Gateway, Gateways};
+use super::gateways::{Gateway, Gateways, Preference};
 use super::member::Members;
 use super::objects::{Ends, StaticRoute, Tunnel};
-use super::outcome::Outcome;
+use super::outcome::{Outcome, Trouble};
 use super::own::Own;
 use super::records::Records;
 use super::tunnels::{Tunnels, gateway_of};
@@ -70,9 +70,9 @@ impl State {
         self.tunnels.all().values()
     }
 
-    /// What the last visit to a gateway found.
+    /// What the last visit to a gateway found, if it was to the pod that serves it now.
     pub fn outcome(&self, gateway: &GatewayName) -> Option<&Outcome> {
-        self.visits.last(gateway)
+        compile::current(self, gateway)
     }
 
     /// Our cluster's id, once known.
@@ -90,9 +90,7 @@ impl State {
     pub fn recomputed(&self) -> Self {
         let mut state = Self { admissions: BTreeMap::new(), ..self.clone() };
         state.own.work_out();
-        for name in state.gateways.all_names() {
-            state.gateways.work_out(&name);
-        }
+        state.work_out_gateways();
         state.admit_all();
         state
     }
@@ -141,11 +139,10 @@ impl State {
             Event::Vpcs(event) => self.apply_routes(event),
             Event::Records(event) => self.apply_records(event),
             Event::Copies(event) => self.apply_copies(event),
-            Event::Members(event) => {
-                let mut members = self.own.members.clone().known();
-                event.carry_out(&mut members);
-                self.apply_members(Members::Listed(members))
-            }
+            Event::Members(event) => match self.own.members.clone().after(event) {
+                Some(members) => self.apply_members(members),
+                None => Touched::new(),
+            },
             Event::NoMembers => self.apply_members(Members::Unkept),
             Event::Identity(cluster) => self.set(|own| &mut own.identity, cluster),
             Event::Joining(namespace) => {
@@ -172,6 +169,7 @@ impl State {
     /// After a change of what every tunnel rests on.
     fn around_us(&mut self) -> Touched {
         self.own.work_out();
+        self.work_out_gateways();
         self.admit_all();
         self.everything()
     }
@@ -194,7 +192,8 @@ impl State {
     fn apply_tunnels(&mut self, event: Change<ObjectKey, Tunnel>) -> Touched {
         let mut touched = Touched::new();
         let mut concerned: BTreeMap<GatewayName, BTreeSet<ObjectKey>> = BTreeMap::new();
-        let mut anywhere = false;
+        // Until they are listed nothing is done to any gateway.
+        let mut anywhere = !self.tunnels.listed() && matches!(event, Change::Reset(_));
         for difference in self.tunnels.take(event, self.revision) {
             if difference.asks {
                 for tunnel in [&difference.old, &difference.new].into_iter().flatten() {
@@ -267,20 +266,47 @@ impl State {
     fn around_gateways(&mut self, names: BTreeSet<GatewayName>) -> Touched {
         let mut touched = Touched::new();
         for name in names {
-            if let Some((old, new)) = self.gateways.work_out(&name) {
-                let local = |gateway: Option<Gateway>| {
-                    gateway.map(|gateway| gateway.located.map(|located| located.external))
-                };
-                if local(old) != local(new) {
-                    self.admit_whole(&name);
-                }
-                touched.extend(self.tunnels.on(&name).cloned().map(Scope::Tunnel));
-                touched.extend(self.leaving(&name));
-            }
+            // Before what was seen there is forgotten.
+            touched.extend(self.leaving(&name));
+            self.visits.keep(&name, &self.gateways.pod_uids(&name));
+            touched.extend(self.around_gateway(&name));
             touched.insert(Scope::Record(name.clone()));
             touched.insert(Scope::Gateway(name));
         }
         touched
+    }
+
+    /// What is to be looked at because something is true of a gateway that was not.
+    fn around_gateway(&mut self, name: &GatewayName) -> Touched {
+        let Some((old, new)) = self.gateways.work_out(name, &self.preference(name)) else {
+            return Touched::new();
+        };
+        fn local(gateway: &Option<Gateway>) -> Option<Result<std::net::Ipv4Addr, &Trouble>> {
+            gateway.as_ref().map(|gateway| gateway.located.as_ref().map(|located| located.external))
+        }
+        if local(&old) != local(&new) {
+            self.admit_whole(name);
+        }
+        let mut touched = Touched::from([Scope::Record(name.clone()), Scope::Gateway(name.clone())]);
+        let build =
+            |gateway: &Option<Gateway>| gateway.as_ref().map(|it| (it.pod.clone(), it.located.clone()));
+        if build(&old) != build(&new) {
+            touched.extend(self.tunnels.on(name).cloned().map(Scope::Tunnel));
+        }
+        touched.extend(self.leaving(name));
+        touched
+    }
+
+    /// What speaks for one of several pods of a gateway.
+    fn preference(&self, name: &GatewayName) -> Preference {
+        let published = self.cluster().and_then(|cluster| self.records.published(cluster, name));
+        Preference { serving: self.visits.serving(name).map(Into::into), published }
+    }
+
+    fn work_out_gateways(&mut self) {
+        for name in self.gateways.all_names() {
+            self.gateways.work_out(&name, &self.preference(&name));
+        }
     }
 
     /// The tunnels being deleted that may have something on a gateway.
@@ -318,8 +344,10 @@ impl State {
     fn apply_records(&mut self, event: Change<ObjectKey, Record>) -> Touched {
         let mut touched = Touched::new();
         let mut concerned: BTreeMap<GatewayName, BTreeSet<ObjectKey>> = BTreeMap::new();
+        let mut ours = BTreeSet::new();
         for (_, old, new) in self.records.take(event) {
             for record in [old, new].into_iter().flatten() {
+                ours.extend(record.gateway.clone().filter(|_| record.origin.is_none()));
                 touched.extend(exchanged(&record));
                 touched.extend(record.gateway.clone().map(Scope::Record));
                 let Some(peer) = record.peer() else { continue };
@@ -328,6 +356,9 @@ impl State {
                     concerned.entry(gateway.clone()).or_default().insert(key.clone());
                 }
             }
+        }
+        for name in ours {
+            touched.extend(self.around_gateway(&name));
         }
         for (gateway, keys) in concerned {
             let changed = self.admit(&gateway, keys);
@@ -342,7 +373,7 @@ impl State {
     fn apply_copies(&mut self, event: Change<String, Record>) -> Touched {
         let first = self.records.copies().is_none();
         let changed = self.records.take_copies(event);
-        if first {
+        if first && self.records.copies().is_some() {
             // Before the first list nothing could be exported nor swept.
             return self.everything();
         }
@@ -365,14 +396,25 @@ impl State {
 
     /// An outcome matters to the tunnels of which it says something else than the one before.
     fn apply_outcome(&mut self, gateway: GatewayName, outcome: Outcome) -> Touched {
+        if !self.gateways.pod_uids(&gateway).contains(outcome.pod_uid.as_str()) {
+            // The pod is gone, and what was found there with it.
+            return Touched::new();
+        }
         let mut touched = self.leaving(&gateway);
-        let old = self.visits.take(&gateway, outcome);
-        let new = self.visits.last(&gateway);
+        let uid = outcome.pod_uid.clone();
+        let serves = self.gateways.pod(&gateway).is_ok_and(|pod| pod.uid == uid);
+        let old = self.visits.take(&gateway, outcome, serves);
+        let new = self.visits.of_pod(&gateway, &uid);
         let differs = |key: &&ObjectKey| {
             old.as_ref().map(|outcome| outcome.of(key)) != new.map(|outcome| outcome.of(key))
         };
         touched.extend(self.tunnels.on(&gateway).filter(differs).cloned().map(Scope::Tunnel));
         touched.extend(self.leaving(&gateway));
+        let clean = |outcome: &Outcome| compile::is_clean(outcome, self.tunnels.unreadable());
+        if !serves && old.as_ref().is_some_and(clean) && !new.is_some_and(clean) {
+            // A visit that was under way when another pod took over.
+            touched.insert(Scope::Gateway(gateway));
+        }
         touched
     }
 }

@@ -175,7 +175,7 @@ impl Trouble {
         }
     }
 
-    /// Whether what the tunnel already has should stay: a fact is out of sight, nothing speaks against it.
+    /// Whether what the tunnel already has should stay: a fact is missing, nothing speaks against it.
     pub(super) fn freezes(&self) -> bool {
         match self {
             Self::Invalid(_)

@@ -10,6 +10,8 @@ use crate::room::Change;
 /// The tunnels and their indexes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tunnels {
+    /// Whether they were listed once: until then nobody knows what a gateway should not hold.
+    listed: bool,
     all: BTreeMap<ObjectKey, Tunnel>,
     /// The revision at which what a tunnel asks for was last seen to change.
     asked: BTreeMap<ObjectKey, u64>,
@@ -33,6 +35,11 @@ pub(super) struct Difference {
 }
 
 impl Tunnels {
+    /// Whether they were listed once.
+    pub(super) fn listed(&self) -> bool {
+        self.listed
+    }
+
     pub(super) fn all(&self) -> &BTreeMap<ObjectKey, Tunnel> {
         &self.all
     }
@@ -77,6 +84,7 @@ impl Tunnels {
     }
 
     pub(super) fn take(&mut self, event: Change<ObjectKey, Tunnel>, revision: u64) -> Vec<Difference> {
+        self.listed |= matches!(event, Change::Reset(_));
         let changed = event.carry_out(&mut self.all);
         let mut differences = Vec::with_capacity(changed.len());
         for (key, old, new) in changed {

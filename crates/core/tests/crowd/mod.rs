@@ -92,7 +92,10 @@ pub(crate) fn cluster(n: usize) -> State {
         let pod = GatewayPod {
             pod: PodRef { key: key.clone(), uid: "u1".into() },
             gateway,
+            created: 1,
             phase: "Running".into(),
+            ready: true,
+            deleting: false,
             node: None,
             lan: Some([10, 0, 1, 254].into()),
             external: [("ovn-vpc-external-network.kube-system".to_string(), [172, 50, 16, 1].into())].into(),

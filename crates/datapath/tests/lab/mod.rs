@@ -16,7 +16,7 @@ pub(crate) mod want;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 
 use causeway_core::vpc::{Have, Plan, Variant, Want, plan};
-use causeway_datapath::{Applied, Commands, Datapath, Listing};
+use causeway_datapath::vpc::{Applied, Commands, Datapath, Listing};
 pub(crate) use net::{Local, Netns};
 
 /// The whole topology.

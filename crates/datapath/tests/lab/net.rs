@@ -210,8 +210,8 @@ pub(crate) fn socket(netns: &Netns, address: SocketAddrV4) -> UdpSocket {
     socket
 }
 
-/// Sends a packet from a client to a server and returns the source that the server saw, as told by its
-/// answer, which has to come back too.
+/// Sends a packet from a client to a server and returns the source that the server saw, as its
+/// answer says, which has to come back too.
 pub(crate) fn ask(client: &UdpSocket, server: &UdpSocket) -> Option<Ipv4Addr> {
     let to = server.local_addr().expect("bound");
     std::thread::scope(|scope| {

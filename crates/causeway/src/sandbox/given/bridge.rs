@@ -66,7 +66,9 @@ impl From<Wire> for ExecRequest {
     fn from(wire: Wire) -> ExecRequest {
         let Wire { namespace, pod, container, command, stdin, stdout, stderr, tty } = wire;
         let command = command.unwrap_or_default();
-        ExecRequest { namespace, pod, container: Some(container), command, stdin, stdout, stderr, tty }
+        // A kubelet is not told.
+        let user = String::new();
+        ExecRequest { user, namespace, pod, container: Some(container), command, stdin, stdout, stderr, tty }
     }
 }
 

@@ -3,22 +3,50 @@
 use proptest::prelude::*;
 
 use causeway_core::names::ObjectKey;
+use causeway_core::vpc::action::shared_clamp_spec;
 use causeway_core::vpc::{Have, LinkKind, NatRule, Variant};
 
 use super::have;
 use crate::Trouble;
+use crate::done::end_of;
 use crate::sections::Sections;
 
 /// The same gateway seen through iproute2 5.9, 6.1, 6.15, 7.3 and iptables 1.8.7, 1.8.9, 1.8.11, 1.8.13.
 const FIXTURES: [&str; 4] = [
-    include_str!("../../fixtures/debian11.txt"),
-    include_str!("../../fixtures/debian12.txt"),
-    include_str!("../../fixtures/debian13.txt"),
-    include_str!("../../fixtures/debian-sid.txt"),
+    include_str!("../../../fixtures/debian11.txt"),
+    include_str!("../../../fixtures/debian12.txt"),
+    include_str!("../../../fixtures/debian13.txt"),
+    include_str!("../../../fixtures/debian-sid.txt"),
 ];
 
 fn parse(text: &[u8]) -> Result<Have, Trouble> {
-    have(&Sections::parse(&[text, b"@@causeway done 0\n"].concat())?)
+    let rest: &[u8] = if end_of(text).is_some() { b"" } else { b"\n@@causeway done 0\n" };
+    have(&Sections::parse(&[text, rest].concat())?)
+}
+
+/// A recording as the script passes it on.
+fn passed_on(text: &str, by: &str) -> String {
+    let script = format!("{}\n{by}", include_str!("../observe.sh"));
+    let output = std::process::Command::new("bash").args(["-c", &script, "bash", text]).output();
+    let output = output.expect("bash runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+#[test]
+fn a_listing_that_was_cut_down_says_the_same() {
+    for text in FIXTURES {
+        let steady = passed_on(text, r#"steady "$1"; printf '%s' "$text""#);
+        assert!(
+            !["[0:0]\n:", "Generated", "refcnt"].iter().any(|moving| steady.contains(moving)),
+            "{steady}"
+        );
+        let slim = passed_on(text, r#"printf '%s' "$1" | sed -E "$slim""#);
+        assert!(slim.len() < text.len() / 3, "{} of {}", slim.len(), text.len());
+        for passed_on in [steady, slim] {
+            assert_eq!(parse(passed_on.as_bytes()), parse(text.as_bytes()));
+        }
+    }
 }
 
 /// The recording with a section replaced.
@@ -37,7 +65,7 @@ fn every_recorded_version_tells_the_same() {
     }
     let have = &all[0];
     let demo = &have.links["demo"];
-    assert!(demo.is_ours() && demo.up && demo.proxy_arp && demo.promotes && !demo.arp_off);
+    assert!(demo.is_ours() && demo.up && demo.proxy_arp && !demo.arp_off);
     assert_eq!((demo.rp_filter, demo.proxy_delay, have.links["eth0"].proxy_delay), (2, 0, 800));
     assert_eq!(demo.owner(), Some(ObjectKey::new("ns1", "demo")));
     let addresses: Vec<String> = demo.addresses.iter().map(ToString::to_string).collect();
@@ -54,6 +82,15 @@ fn every_recorded_version_tells_the_same() {
     assert!(half.is_ours() && !half.up && half.alias.is_none());
     assert!(matches!(half.kind, Some(LinkKind::Vxlan { remote: None, .. })));
     assert!(have.links["net1"].arp_off && !have.links["net1"].is_ours() && !have.forwarding);
+    let addresses: Vec<String> = have.links["eth0"].addresses.iter().map(ToString::to_string).collect();
+    assert_eq!(addresses, ["10.0.1.254/24", "10.9.9.1/32"]);
+    let odd = &have.links["a@b"];
+    assert_eq!(
+        (odd.alias.as_deref(), odd.kind.as_ref()),
+        (Some("it is"), None),
+        "a name and an alias may be odd"
+    );
+    assert_eq!(have.links.keys().collect::<Vec<_>>(), ["a@b", "c@d", "demo", "eth0", "half", "lo", "net1"]);
 }
 
 #[test]
@@ -68,7 +105,9 @@ fn routes_keep_who_made_them_and_those_for_a_type_of_service_are_no_obstacle() {
             "9.1.0.0/16 dev eth0 proto 4 metric 50",
             "9.2.0.0/16 proto 3 metric 0",
             "9.3.0.0/16 proto 3 metric 0",
+            "9.5.0.1/32 dev eth0 proto 3 metric 0",
             "10.0.1.0/24 dev eth0 proto 2 metric 0",
+            "10.9.9.2/32 dev eth0 proto 2 metric 0",
             "10.100.0.0/24 dev demo proto 2 metric 0",
             "172.50.16.0/24 dev net1 proto 2 metric 0",
             "242.0.0.0/16 via 10.0.1.1 dev eth0 proto 157 metric 0",
@@ -104,13 +143,14 @@ fn our_rules_are_known_by_their_exact_comment_and_brought_to_one_form() {
     let clamp = "-o demo -p tcp -m tcp --tcp-flags SYN,RST SYN -m comment --comment \"causeway:ns1/demo\" -j TCPMSS --clamp-mss-to-pmtu";
     for rules in have.nat.forward.values() {
         assert_eq!(rules[0], ours("demo", clamp));
-        assert!(matches!(&rules[1..], [NatRule::Foreign(_)]), "{rules:?}");
+        assert!(matches!(&rules[1], NatRule::Foreign(_)), "{rules:?}");
+        assert_eq!(rules[2..], [NatRule::Shared { spec: shared_clamp_spec() }]);
     }
     assert_eq!((have.nat.postrouting.len(), have.nat.forward.len()), (2, 2));
 }
 
 #[test]
-fn rules_that_iptables_can_not_show_are_an_error_and_those_of_other_tables_are_not() {
+fn rules_that_iptables_cannot_show_are_an_error_and_those_of_other_tables_are_not() {
     let incompatible = |table: &str| {
         let line =
             format!("# Table `{table}' is incompatible, use 'nft' tool.\n*nat\n:SNAT_FILTER - [0:0]\n");
@@ -155,8 +195,8 @@ fn quoting_and_order_of_a_rule_may_differ() {
 
 #[test]
 fn gre_links_are_read_with_and_without_ends_and_keys() {
-    let json = include_str!("../../fixtures/gre.json");
-    let have = parse(with("kernel", json, 0).as_bytes()).expect("readable");
+    let listed = with("kernel", include_str!("../../../fixtures/gre.txt"), 0);
+    let have = parse(listed.as_bytes()).expect("readable");
     let kind = |name: &str| have.links[name].kind.clone();
     let address = |last: u8| Some([172, 50, 16, last].into());
     let gre = |local, remote, ttl, keyed| Some(LinkKind::Gre { local, remote, ttl, keyed });
@@ -166,25 +206,41 @@ fn gre_links_are_read_with_and_without_ends_and_keys() {
     assert_eq!(kind("gre0"), gre(None, None, 0, false));
     assert_eq!(kind("gretap0"), None);
     assert!(have.links["demo"].is_ours());
+    let slim = passed_on(&listed, r#"printf '%s' "$1" | sed -E "$slim""#);
+    assert_eq!(parse(slim.as_bytes()), Ok(have));
 }
 
 #[test]
-fn an_entry_may_be_empty_a_number_may_be_a_word_and_a_listing_may_be_missing() {
-    let json = r#"[{},{"ifname":"g","group":"default","addr_info":[{"family":"inet6","local":"fe80::1","prefixlen":64}],
-                  "linkinfo":{"info_kind":"gre","info_data":{"ttl":"inherit"}}}]"#;
-    let have = parse(with("kernel", json, 0).as_bytes()).expect("readable");
+fn words_that_are_not_read_may_stand_anywhere_and_a_listing_may_be_missing() {
+    let listed = "l g@if7 <BROADCAST,NOARP,NEW> mtu 1476 group 5 qlen 1000\\    link/gre 0.0.0.0 new 1 \\    gre remote any ttl inherit new nopmtudisc \\    new 7 \\    alias two words\n";
+    let have = parse(with("kernel", listed, 0).as_bytes()).expect("readable");
     let kind = LinkKind::Gre { local: None, remote: None, ttl: 0, keyed: false };
-    assert_eq!(have.links["g"].kind, Some(kind));
-    assert_eq!((have.links.len(), have.links["g"].group), (1, 0));
-    assert!(have.routes.is_empty() && have.links["g"].addresses.is_empty());
+    let g = &have.links["g"];
+    assert_eq!((g.kind.as_ref(), g.group, g.alias.as_deref()), (Some(&kind), 5, Some("two words")));
+    assert!(g.arp_off && !g.up && g.addresses.is_empty() && have.routes.is_empty() && have.links.len() == 1);
 }
 
 #[test]
 fn a_link_that_vanished_between_two_listings_is_no_error() {
-    let table = r#"[{"family":"inet","name":"arp_cache","dev":"gone","proxy_delay":0}]"#;
-    let have = parse(with("kernel", &format!("[]\n{table}"), 0).as_bytes()).expect("readable");
+    let listed = "a gone 10.1.1.1/24\nc gone off off\nd gone 800";
+    let have = parse(with("kernel", listed, 0).as_bytes()).expect("readable");
     assert!(have.links.is_empty());
-    assert!(parse(with("sysctls", "gone 1 2 1", 0).as_bytes()).is_ok());
+}
+
+#[test]
+fn what_cannot_be_read_is_an_error_and_not_left_out() {
+    for (what, line) in [
+        ("links", "l demo"),
+        ("links", "l demo <UP> qlen 5"),
+        ("routes", "r 242.1.0/16 dev demo"),
+        ("routes", "r nothing"),
+        ("settings", "c demo odd on"),
+        ("settings", "inet demo forwarding off"),
+        ("ARP tables", "d demo soon"),
+    ] {
+        let error = parse(with("kernel", line, 0).as_bytes()).expect_err(line);
+        assert!(matches!(error, Trouble::Unreadable { what: w, .. } if w == what), "{line}: {error}");
+    }
 }
 
 #[test]
@@ -193,8 +249,6 @@ fn a_tool_that_failed_is_an_error_and_one_variant_that_does_not_work_is_not() {
     assert_eq!(parse(with("kernel", "what it complained", 2).as_bytes()), Err(failed));
     let without_legacy = parse(with("rules-legacy", "", 3).as_bytes()).expect("nft is the gateway's");
     assert_eq!(without_legacy.nat.postrouting.keys().collect::<Vec<_>>(), [&Variant::Nft]);
-    let json = parse(with("kernel", "[{", 0).as_bytes());
-    assert!(matches!(json, Err(Trouble::Unreadable { what: "listings of ip", .. })), "{json:?}");
 }
 
 #[test]

@@ -1,11 +1,9 @@
-//! What becomes of tunnels and records, told as cases.
-
-mod world;
+//! What becomes of tunnels.
 
 use std::collections::BTreeMap;
 
-use causeway_core::vpc::exchange::{self, Record, RecordTask};
-use causeway_core::vpc::member::{Member, MembershipTask, membership};
+use crate::world::{self, World, key};
+use causeway_core::vpc::exchange::{self, RecordTask};
 use causeway_core::vpc::objects::{Eip, Ends, NodeHealth, VpcGateway};
 use causeway_core::vpc::outcome::{judge, repairs};
 use causeway_core::vpc::status::{CLEANUP_BLOCKED, Finalizer, READY, ROUTED, SEGMENT_SIZE};
@@ -13,7 +11,6 @@ use causeway_core::vpc::{
     Change, Event, Have, Outcome, Plan, Problem, Scope, Trouble, TunnelKind, Visit, compile, model, plan,
 };
 use causeway_core::{Condition, GatewayName, Truth};
-use world::{World, key};
 
 #[test]
 fn a_tunnel_is_up_once_its_gateway_was_seen_holding_it() {
@@ -373,58 +370,21 @@ fn a_gateway_that_can_not_fit_segment_sizes_has_its_tunnels_up_and_says_so() {
 }
 
 #[test]
-fn a_ready_gateway_is_published_and_a_restart_keeps_its_record() {
+fn a_gateway_without_a_default_address_is_reached_by_its_oldest_floating_one() {
     let mut world = World::new();
-    let gateway = "gw1".parse().expect("name");
-    let RecordTask::Put(record, None) = exchange::own_record(&world.state, &gateway) else {
-        panic!("a new record")
-    };
-    assert_eq!(record.key, key("kube-system/gw1-cluster1"));
-    assert_eq!((record.external_ip.as_str(), record.globalnet.as_str()), ("172.50.16.11", "242.0.0.0/16"));
-    assert_eq!(record.labels["localVpc"], "test-vpc-1");
-    world.take_in(&record);
-    assert_eq!(exchange::own_record(&world.state, &gateway), RecordTask::Nothing);
-    world.state.apply(Event::Pods(Change::Reset(Default::default())));
-    assert_eq!(exchange::own_record(&world.state, &gateway), RecordTask::Nothing, "it may come back");
-    world.state.apply(Event::StatefulSets(Change::Reset(Default::default())));
-    assert!(matches!(exchange::own_record(&world.state, &gateway), RecordTask::Delete(..)), "it is gone");
-}
-
-/// A record without an origin, such as whoever may write records in a namespace can make.
-fn forged(namespace: &str, name: &str, gateway: &str, cluster: &str) -> Event {
-    let record = Record {
-        key: key(&format!("{namespace}/{name}")),
-        resource_version: "1".into(),
-        external_ip: "6.6.6.6".into(),
-        globalnet: "242.66.0.0/16".into(),
-        vpc: None,
-        gateway: gateway.parse().ok(),
-        cluster: cluster.parse().ok(),
-        origin: None,
-        origin_namespace: None,
-        deleting: false,
-    };
-    Event::Records(Change::Put(record.key.clone(), record))
-}
-
-#[test]
-fn a_record_elsewhere_neither_turns_a_tunnel_nor_is_told_to_others() {
-    let mut world = World::new();
+    let declared = VpcGateway { vpc: None, lan: None, external_subnets: Vec::new(), no_default_eip: true };
+    world.state.apply(Event::VpcGateways(Change::Put("gw1".into(), declared)));
     world.tunnel("ns1/demo", |_| {});
-    world.state.apply(forged("a-team", "gw1-cluster2", "gw1", "cluster2"));
     world.visit("gw1");
-    let remote = world.status("ns1/demo").expect("a status").remote_ip;
-    assert_eq!(remote.as_deref(), Some("172.50.16.21"), "the one in kube-system counts");
-
-    world.state.apply(Event::Copies(Change::Reset(Default::default())));
-    world.state.apply(forged("a-team", "gw1-cluster1", "gw1", "cluster1"));
-    assert_eq!(exchange::export(&world.state, "gw1.cluster1"), RecordTask::Nothing, "it is not ours");
-
-    world.state.apply(Event::Records(Change::Gone(key("kube-system/gw1-cluster2"))));
-    let status = world.status("ns1/demo").expect("a status");
-    let ready = status.conditions.get(READY).expect("it is set");
-    assert_eq!(ready.reason, "PeerInvalid");
-    assert!(ready.message.contains("a-team/gw1-cluster2"), "{}", ready.message);
+    assert_eq!(world.reason("ns1/demo"), "GatewayIncomplete");
+    for (name, octet, created) in [("a-later", 78, 2), ("b-first", 77, 1)] {
+        let (gateway, address) = ("gw1".parse().expect("name"), [172, 50, 16, octet].into());
+        world.state.apply(Event::Eips(Change::Put(name.into(), Eip { gateway, address, created })));
+    }
+    world.visit("gw1");
+    assert_eq!(world.reason("ns1/demo"), "Up");
+    let record = exchange::own_record(&world.state, &"gw1".parse().expect("name"));
+    assert!(matches!(record, RecordTask::Put(object, _) if object.external_ip == "172.50.16.77"));
 }
 
 #[test]
@@ -443,119 +403,4 @@ fn others_conditions_on_a_tunnel_are_carried_through() {
     let status = world.status("ns1/demo").expect("a status");
     assert_eq!(status.conditions.iter().next(), Some(&theirs));
     assert!(status.conditions.is_true(READY));
-}
-
-#[test]
-fn our_records_are_copied_to_the_broker_under_a_dotted_name() {
-    let mut world = World::new();
-    let gateway = "gw1".parse().expect("name");
-    let RecordTask::Put(record, None) = exchange::own_record(&world.state, &gateway) else {
-        panic!("a new record")
-    };
-    world.take_in(&record);
-    assert_eq!(
-        exchange::export(&world.state, "gw1.cluster1"),
-        RecordTask::Nothing,
-        "the broker was not seen yet"
-    );
-    world.state.apply(Event::Copies(Change::Reset(Default::default())));
-    let RecordTask::Put(copy, None) = exchange::export(&world.state, "gw1.cluster1") else {
-        panic!("a copy")
-    };
-    assert_eq!(copy.key, key("submariner-k8s-broker/gw1.cluster1"));
-    assert_eq!(copy.labels["submariner-io/clusterID"], "cluster1");
-    assert_eq!(copy.labels["submariner-io/originatingNamespace"], "kube-system");
-    assert_eq!(exchange::export(&world.state, "gw1.cluster2"), RecordTask::Nothing, "not ours");
-}
-
-#[test]
-fn others_copies_come_home_with_a_dash_and_go_with_their_copy() {
-    let mut world = World::new();
-    let home = key("kube-system/gw7-cluster4");
-    world.state.apply(Event::Copies(Change::Reset(Default::default())));
-    world.copy("cluster4/gw7", "172.50.16.41");
-    let RecordTask::Put(record, None) = exchange::import(&world.state, &home) else { panic!("an import") };
-    world.take_in(&record);
-    assert_eq!(exchange::import(&world.state, &home), RecordTask::Nothing);
-    world.state.apply(Event::Copies(Change::Reset(Default::default())));
-    assert!(matches!(exchange::import(&world.state, &home), RecordTask::Delete(..)));
-}
-
-#[test]
-fn a_copy_under_our_id_is_never_brought_home() {
-    let mut world = World::new();
-    world.copy("cluster1/gw5", "6.6.6.6");
-    assert_eq!(exchange::import(&world.state, &key("kube-system/gw5-cluster1")), RecordTask::Nothing);
-}
-
-#[test]
-fn a_cluster_that_goes_by_our_id_is_named_and_nothing_is_fought_over() {
-    let mut world = World::new();
-    let gateway = "gw1".parse().expect("name");
-    let RecordTask::Put(record, None) = exchange::own_record(&world.state, &gateway) else {
-        panic!("a new record")
-    };
-    world.take_in(&record);
-    world.tunnel("ns1/demo", |_| {});
-    world.visit("gw1");
-    world.copy("cluster1/gw1", "6.6.6.6");
-    let exported = |world: &World| exchange::export(&world.state, "gw1.cluster1");
-    assert!(matches!(exported(&world), RecordTask::Put(..)), "a copy under our id is ours to correct");
-
-    world.members(&[("cluster1", "ours"), ("cluster1", "theirs")]);
-    assert_eq!(exported(&world), RecordTask::Nothing, "it is not ours alone");
-    assert_eq!(exchange::export(&world.state, "gw9.cluster1"), RecordTask::Nothing);
-    assert_eq!(world.reason("ns1/demo"), "ClusterIdTaken");
-    let before = world.have("gw1");
-    world.visit("gw1");
-    assert_eq!(world.have("gw1"), before, "what was built stays");
-
-    world.members(&[("cluster1", "ours")]);
-    assert!(matches!(exported(&world), RecordTask::Put(..)), "the other claim ran out");
-}
-
-#[test]
-fn nothing_is_exported_before_our_claim_is_seen_among_the_others() {
-    let mut world = World::new();
-    let gateway = "gw1".parse().expect("name");
-    let RecordTask::Put(record, None) = exchange::own_record(&world.state, &gateway) else {
-        panic!("a new record")
-    };
-    world.take_in(&record);
-    world.state.apply(Event::Copies(Change::Reset(Default::default())));
-    world.members(&[("cluster2", "theirs")]);
-    let exported = |world: &World| exchange::export(&world.state, "gw1.cluster1");
-    assert_eq!(exported(&world), RecordTask::Nothing);
-    let us = Member { cluster: "cluster1".parse().expect("id"), uid: "ours".into() };
-    let claim = MembershipTask { claim: Some(us), stale: Vec::new() };
-    assert_eq!(membership(&world.state), claim);
-    world.members(&[("cluster1", "ours"), ("formerly", "ours")]);
-    assert!(matches!(exported(&world), RecordTask::Put(..)));
-    assert_eq!(
-        membership(&world.state),
-        MembershipTask { stale: vec!["causeway.formerly.ours".into()], ..claim.clone() }
-    );
-    let (name, us) = (claim.claim.as_ref().expect("ours").name(), claim.claim.clone().expect("ours"));
-    let renewed = world.state.apply(Event::Members(Change::Put(name, us)));
-    assert_eq!(renewed, [].into(), "a renewal is no reason to renew");
-    world.state.apply(Event::NoMembers);
-    assert!(matches!(exported(&world), RecordTask::Put(..)), "a broker without claims is used all the same");
-}
-
-#[test]
-fn a_gateway_without_a_default_address_is_reached_by_its_oldest_floating_one() {
-    let mut world = World::new();
-    let declared = VpcGateway { vpc: None, lan: None, external_subnets: Vec::new(), no_default_eip: true };
-    world.state.apply(Event::VpcGateways(Change::Put("gw1".into(), declared)));
-    world.tunnel("ns1/demo", |_| {});
-    world.visit("gw1");
-    assert_eq!(world.reason("ns1/demo"), "GatewayIncomplete");
-    for (name, octet, created) in [("a-later", 78, 2), ("b-first", 77, 1)] {
-        let (gateway, address) = ("gw1".parse().expect("name"), [172, 50, 16, octet].into());
-        world.state.apply(Event::Eips(Change::Put(name.into(), Eip { gateway, address, created })));
-    }
-    world.visit("gw1");
-    assert_eq!(world.reason("ns1/demo"), "Up");
-    let record = exchange::own_record(&world.state, &"gw1".parse().expect("name"));
-    assert!(matches!(record, RecordTask::Put(object, _) if object.external_ip == "172.50.16.77"));
 }

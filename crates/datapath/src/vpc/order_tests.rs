@@ -1,6 +1,6 @@
 //! The order in which the script runs the parts keeps what the planner promises of its own order.
 
-#[path = "../../core/tests/worlds/mod.rs"]
+#[path = "../../../core/tests/worlds/mod.rs"]
 mod worlds;
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use causeway_core::names::Cidr;
 use causeway_core::vpc::{Action, Have, NatRule, Plan, model, plan, plan_after};
 use proptest::prelude::*;
 
-use crate::render::{Input, Part};
+use super::render::{Input, Part};
 
 /// The steps as the script takes them.
 fn as_run(plan: &Plan) -> Vec<&Action> {

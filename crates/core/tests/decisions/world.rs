@@ -55,9 +55,28 @@ pub(crate) fn link(change: &dyn Fn(&mut Link)) -> Link {
     link
 }
 
+/// A pod of a gateway, ready.
+pub(crate) fn pod(gateway: &str, name: &str, lan: u8, outside: u8) -> GatewayPod {
+    let provider = "ovn-vpc-external-network.kube-system".to_string();
+    GatewayPod {
+        pod: PodRef { key: key(&format!("kube-system/{name}")), uid: name.into() },
+        gateway: gateway.parse().expect("name"),
+        created: 1,
+        phase: "Running".into(),
+        ready: true,
+        deleting: false,
+        node: Some("n1".into()),
+        lan: Some([10, 0, 1, lan].into()),
+        external: [(provider, [172, 50, 16, outside].into())].into(),
+        router: Some([10, 0, 1, 1].into()),
+        vpc: Some("test-vpc-1".into()),
+    }
+}
+
 impl World {
     pub(crate) fn new() -> Self {
         let mut state = State::new(Given::default());
+        state.apply(Event::Tunnels(Change::Reset(BTreeMap::new())));
         state.apply(Event::Identity(Some("cluster1".parse().expect("id"))));
         state.apply(Event::Joining("submariner-k8s-broker".into()));
         state.apply(Event::Uid("ours".into()));
@@ -78,21 +97,17 @@ impl World {
         world
     }
 
+    /// The broker's first full list: nothing is there.
+    pub(crate) fn empty_broker(&mut self) {
+        self.state.apply(Event::Copies(Change::Reset(BTreeMap::new())));
+    }
+
     fn gateway(&mut self, name: &str, lan: u8, outside: u8) {
         let gateway: GatewayName = name.parse().expect("name");
         let workload = Workload { gateway: gateway.clone(), ready: true, subnet: None };
         self.state.apply(Event::StatefulSets(Change::Put(name.into(), workload)));
-        let provider = "ovn-vpc-external-network.kube-system".to_string();
-        let pod = GatewayPod {
-            pod: PodRef { key: key(&format!("kube-system/vpc-nat-gw-{name}-0")), uid: "u1".into() },
-            gateway,
-            phase: "Running".into(),
-            node: Some("n1".into()),
-            lan: Some([10, 0, 1, lan].into()),
-            external: [(provider, [172, 50, 16, outside].into())].into(),
-            router: Some([10, 0, 1, 1].into()),
-            vpc: Some("test-vpc-1".into()),
-        };
+        let mut pod = pod(name, &format!("vpc-nat-gw-{name}-0"), lan, outside);
+        pod.pod.uid = "u1".into();
         self.state.apply(Event::Pods(Change::Put(pod.pod.key.clone(), pod)));
         let mut have = Have::default();
         have.links.insert("eth0".into(), link(&|link| link.group = 0));

@@ -72,6 +72,9 @@ fn listing(text: &str) -> Result<Listing, Trouble> {
         } else if ["nat", "mangle"].iter().any(|table| line.starts_with(&format!("# Table `{table}' "))) {
             // Somebody's nft rules there have no iptables form: what ours are is unknown.
             return Err(unreadable("rules", line.trim_start_matches("# ")));
+        } else if let Some(rule) = line.strip_prefix("s ") {
+            let rule = source_nat_of_ours(rule).ok_or_else(|| unreadable("rules", line))?;
+            listing.postrouting.push(rule);
         } else if table == "nat" {
             listing.is_the_gateways |= line.starts_with(":SNAT_FILTER ");
             listing.postrouting.extend(line.strip_prefix("-A POSTROUTING ").map(rule));
@@ -80,6 +83,18 @@ fn listing(text: &str) -> Result<Listing, Trouble> {
         }
     }
     Ok(listing)
+}
+
+/// `range owner addresses`: what `observe.sh` makes of a rule of the form that ours have.
+fn source_nat_of_ours(text: &str) -> Option<NatRule> {
+    let mut words = text.split(' ');
+    let (range, owner, egress) = (words.next()?, words.next()?, words.next()?);
+    let Ok(owner) = owner.parse::<ObjectKey>() else {
+        let spec = format!("-d {range} -m comment --comment \"{MARK}{owner}\" -j SNAT --to-source {egress}");
+        return Some(NatRule::Foreign(spec));
+    };
+    let spec = rule_spec(&owner, range.parse().ok()?, addresses(egress)?);
+    Some(NatRule::Ours { owner, spec })
 }
 
 fn rule(spec: &str) -> NatRule {

@@ -7,7 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use causeway_core::vpc::{Have, Plan, model};
 
-use crate::{Applied, Datapath, Digest, Listing, Looked, StepError, Trouble};
+use super::{Applied, Datapath, Digest, Listing, Looked, StepError};
+use crate::Trouble;
 
 /// A [`Datapath`] over [`model::apply`].
 #[derive(Debug, Default)]

@@ -4,12 +4,14 @@ use std::sync::LazyLock;
 
 use async_trait::async_trait;
 use causeway_core::vpc::Plan;
+use sha1::{Digest as _, Sha1};
 
+use super::render::Input;
+use super::{Applied, Datapath, Digest, Listing, Looked, outcome, parse};
+use crate::Trouble;
 use crate::done::end_of;
-use crate::render::Input;
 use crate::run::{Output, Run, RunError};
 use crate::sections::Sections;
-use crate::{Applied, Datapath, Digest, Listing, Looked, Trouble, outcome, parse};
 
 /// The long-lived command that reports changes: a line `causeway-alive` once it listens and then every five
 /// seconds, any other line when something changed. Whoever observes after the first heartbeat misses
@@ -19,7 +21,7 @@ pub const MONITOR: &[&str] = &["bash", "-c", include_str!("monitor.sh")];
 /// Looks. Takes a digest on its first line of input.
 static OBSERVE: LazyLock<String> = LazyLock::new(|| {
     lean(&[
-        include_str!("tools.sh"),
+        include_str!("../tools.sh"),
         include_str!("known.sh"),
         include_str!("find.sh"),
         include_str!("observe.sh"),
@@ -37,7 +39,7 @@ static APPLY: LazyLock<String> = LazyLock::new(|| {
 });
 /// Runs a script that comes with its input.
 static START: LazyLock<String> =
-    LazyLock::new(|| lean(&[include_str!("tools.sh"), include_str!("start.sh")]));
+    LazyLock::new(|| lean(&[include_str!("../tools.sh"), include_str!("../start.sh")]));
 
 /// Scripts joined, without comments and indentation: they travel in a URL, and proxies bound its length.
 fn lean(scripts: &[&str]) -> String {
@@ -59,12 +61,12 @@ impl<R: Run> Commands<R> {
         Self { runner }
     }
 
-    async fn run(&self, script: &str, stdin: &[u8]) -> Result<Sections, Trouble> {
+    async fn run(&self, script: &str, stdin: &[u8]) -> Result<Answer, Trouble> {
         let output = self.runner.run(&["bash", "-c", script], stdin).await.map_err(without_bash)?;
         if never_began(&output) {
             return Err(Trouble::ToolMissing("bash".into()));
         }
-        Sections::parse(&output.stdout)
+        Ok(Answer { sections: Sections::parse(&output.stdout)?, stdout: output.stdout })
     }
 }
 
@@ -88,25 +90,46 @@ fn says_no_bash(text: &str) -> bool {
 }
 
 /// A listing, from what a script said.
-fn listing(sections: &Sections) -> Result<Listing, Trouble> {
-    Ok(Listing { have: parse::have(sections)?, digest: sections.digest.clone().map(Digest) })
+fn listing(answer: &Answer) -> Result<Listing, Trouble> {
+    Ok(Listing { have: parse::have(&answer.sections)?, digest: Digest::of(&answer.stdout) })
+}
+
+impl Digest {
+    /// That of the listing at the end of a script's output: what `look.sh` makes of it as well.
+    fn of(stdout: &[u8]) -> Option<Self> {
+        let line = |text: &str, from_end: bool| {
+            let mut places = stdout.windows(text.len()).enumerate();
+            let is_it = |(_, window): &(usize, &[u8])| *window == text.as_bytes();
+            if from_end { places.rfind(is_it) } else { places.find(is_it) }.map(|(at, _)| at)
+        };
+        let listing =
+            stdout.get(line("@@causeway begin kernel\n", false)?..line("\n@@causeway done ", true)?)?;
+        let digest = Sha1::digest(listing);
+        Some(Self(digest.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))))
+    }
+}
+
+/// A script's answer.
+struct Answer {
+    stdout: Vec<u8>,
+    sections: Sections,
 }
 
 #[async_trait]
 impl<R: Run> Datapath for Commands<R> {
     async fn observe(&self, known: Option<&Digest>) -> Result<Looked, Trouble> {
         let known = known.map_or("", |digest| &digest.0);
-        let sections = self.run(&OBSERVE, format!("{known}\n").as_bytes()).await?;
-        if sections.same { Ok(Looked::Same) } else { listing(&sections).map(Looked::Listed) }
+        let answer = self.run(&OBSERVE, format!("{known}\n").as_bytes()).await?;
+        if answer.sections.same { Ok(Looked::Same) } else { listing(&answer).map(Looked::Listed) }
     }
 
     async fn apply(&self, plan: &Plan, term: Option<u64>) -> Result<Applied, Trouble> {
         let input = Input::of(plan);
         let (script, parts) = (APPLY.as_bytes(), input.bytes(term));
         let lengths = format!("{} {}\n", script.len(), parts.len());
-        let sections = self.run(&START, &[lengths.as_bytes(), script, &parts].concat()).await?;
-        let failures = outcome::failures(plan, &input, &sections);
-        Ok(Applied { listing: listing(&sections)?, failures })
+        let answer = self.run(&START, &[lengths.as_bytes(), script, &parts].concat()).await?;
+        let failures = outcome::failures(plan, &input, &answer.sections);
+        Ok(Applied { listing: listing(&answer)?, failures })
     }
 }
 
@@ -125,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_without_bash_is_told_apart_from_a_refusal() {
+    fn an_image_without_bash_differs_from_a_refusal() {
         let runtime = "OCI runtime exec failed: exec: \"bash\": executable file not found in $PATH: unknown";
         assert_eq!(without_bash(RunError::Refused(runtime.into())), Trouble::ToolMissing("bash".into()));
         let forbidden = RunError::Refused("pods \"gw-0\" is forbidden".into());

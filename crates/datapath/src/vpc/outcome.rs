@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use causeway_core::vpc::{Action, LinkKind, Plan};
 
-use crate::StepError;
-use crate::render::{Input, Part};
+use super::StepError;
+use super::render::{Input, Part};
 use crate::sections::{Section, Sections};
 
 /// The failed steps of a plan by index.

@@ -14,8 +14,7 @@ use crate::sections::Sections;
 /// What a gateway holds.
 pub(crate) fn have(sections: &Sections) -> Result<Have, Trouble> {
     let text = |name| sections.text(name);
-    let mut kernel = kernel::kernel(text("kernel")?)?;
-    kernel::sysctls(text("sysctls")?, &mut kernel.links);
+    let kernel = kernel::kernel(text("kernel")?)?;
     Ok(Have {
         links: kernel.links,
         routes: kernel.routes,

@@ -10,11 +10,12 @@ write() {
     printf 'Command failed -:%s\n' "$number"
   done
 }
+# A tool that hangs would hang whoever waits for the lock as well.
+bounded() {
+  if has timeout; then timeout -s KILL 20 "$@"; else "$@"; fi
+}
 feed() {
-  [[ $2 ]] || return
-  begin "$1"
-  printf '%s' "$2" | "${@:3}" 2>&1
-  end "$?"
+  [[ $2 ]] && printf '%s' "$2" | section "$1" "${@:3}"
 }
 # Flows to a range that appear to come from elsewhere than they should are forgotten. The table is listed once:
 # that walks through every flow of the machine. It is brought down to pairs of ends, which are few.
@@ -86,7 +87,7 @@ lock
 fence
 # Nothing is printed before the lock is free: whoever reads may have stopped reading.
 changed=$(change)
-listed=$(listing)
+listing
 exec 9<&-
-printf '%s\n' "$changed"
-answer "$listed"
+printf '%s\n' "$changed" "$listed"
+finish 0

@@ -1,0 +1,173 @@
+//! Two replicas of one controller, and everything that can take the lead from one: after its successor's first
+//! command nothing of it changes anything any more. Packets flow all the while.
+//!
+//! What is proven is proven from what the gateways and the API server wrote down, not from what the controllers
+//! say of themselves. `make replicas` runs it for longer: CAUSEWAY_ROUNDS says how often each fault strikes,
+//! CAUSEWAY_LEASE_MS how long a lease is.
+#![cfg(feature = "sandbox")]
+
+#[path = "replicas/kernel.rs"]
+mod kernel;
+#[path = "replicas/lease.rs"]
+mod lease;
+#[path = "replicas/proof.rs"]
+mod proof;
+#[path = "replicas/site.rs"]
+mod site;
+mod support;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use nix::sys::signal::Signal;
+use serde_json::json;
+use site::{Site, rounds};
+
+/// A change is under way for about this long; faults strike at different moments of it.
+fn moment(round: u32) -> Duration {
+    Duration::from_millis(u64::from(round * 37 % 150))
+}
+
+#[tokio::test]
+async fn a_killed_leader_is_succeeded() {
+    let Some(site) = Site::set_up().await else { return };
+    for round in 0..rounds() {
+        let (reign, leader, other) = site.leader().await;
+        site.ask_for(&Site::address(round)).await;
+        tokio::time::sleep(moment(round)).await;
+        leader.signal(Signal::SIGKILL);
+        leader.ended(&site.one).await;
+        site.succeeds(&other, &reign).await;
+        leader.restart();
+        leader.is_ready(&site.one).await;
+        site.comes_to_rest().await;
+        site.judge();
+    }
+    site.finish("SIGKILL", rounds()).await;
+}
+
+#[tokio::test]
+async fn a_leader_that_was_stopped_for_longer_than_its_lease_changes_nothing_when_it_wakes_up() {
+    let Some(site) = Site::set_up().await else { return };
+    for round in 0..rounds() {
+        let (reign, leader, other) = site.leader().await;
+        site.ask_for(&Site::address(round)).await;
+        tokio::time::sleep(moment(round)).await;
+        leader.signal(Signal::SIGSTOP);
+        // What it may have begun is no longer wanted.
+        let since = Timestamp::now();
+        site.comes_to_rest_with(&other, &reign, since).await;
+        leader.signal(Signal::SIGCONT);
+        site.leader().await;
+        site.judge();
+    }
+    site.finish("SIGSTOP", rounds()).await;
+}
+
+#[tokio::test]
+async fn a_command_of_a_leader_stopped_in_mid_visit_is_refused_when_it_arrives_after_the_successors() {
+    let Some(site) = Site::set_up().await else { return };
+    // So late that the other one leads by then.
+    let late = site.lease * 2 + Duration::from_secs(1);
+    for round in 0..rounds() {
+        let (reign, leader, other) = site.leader().await;
+        let since = Timestamp::now();
+        site.one.fault("gw1", &format!("slow:{}", late.as_millis())).await;
+        site.ask_for(&Site::address(round)).await;
+        let is_its =
+            |exec: &proof::Exec| exec.user == leader.name && exec.start > since && exec.kind == "apply";
+        let command = site.command("the leader's command is on its way", is_its).await;
+        leader.signal(Signal::SIGSTOP);
+        site.one.fault("gw1", "").await;
+        // In every other round the successor finds nothing to do, and must be heard of all the same.
+        if round % 2 == 0 {
+            site.comes_to_rest_with(&other, &reign, command.start).await;
+        } else {
+            site.succeeds(&other, &reign).await;
+            site.first_command(&other, command.start).await;
+        }
+        let is_answered = |exec: &proof::Exec| exec.number == command.number && exec.answer.is_some();
+        let answered = site.command("the late command is answered", is_answered).await;
+        assert_eq!(answered.term, Some(reign.term), "{answered:?}");
+        assert!(answered.superseded.is_some(), "it was accepted: {answered:?}");
+        leader.signal(Signal::SIGCONT);
+        site.leader().await;
+        site.comes_to_rest().await;
+        site.judge();
+    }
+    site.finish("SIGSTOP in mid-visit", rounds()).await;
+}
+
+#[tokio::test]
+async fn a_leader_asked_to_end_hands_over_within_a_second() {
+    let Some(site) = Site::set_up().await else { return };
+    let mut longest = Duration::ZERO;
+    for round in 0..rounds() {
+        let (reign, leader, other) = site.leader().await;
+        site.ask_for(&Site::address(round)).await;
+        tokio::time::sleep(moment(round)).await;
+        let asked = Timestamp::now();
+        leader.signal(Signal::SIGTERM);
+        let next = site.succeeds(&other, &reign).await;
+        let first = site.first_command(&other, asked).await;
+        for (what, when) in [("the Lease", site.written(&next)), ("the first command", first.start)] {
+            let took = Duration::try_from(when.duration_since(asked)).expect("it is later");
+            assert!(took < Duration::from_secs(1), "{what} took {took:?} in round {round}");
+            longest = longest.max(took);
+        }
+        assert!(leader.ended(&site.one).await.success());
+        leader.restart();
+        leader.is_ready(&site.one).await;
+        site.comes_to_rest().await;
+        site.judge();
+    }
+    eprintln!("SIGTERM: the longest hand-over took {longest:?}");
+    site.finish("SIGTERM", rounds()).await;
+}
+
+#[tokio::test]
+async fn a_leader_whose_connections_are_frozen_knows_that_it_does_not_lead() {
+    let Some(site) = Site::set_up().await else { return };
+    for round in 0..rounds() {
+        let (reign, leader, other) = site.leader().await;
+        site.ask_for(&Site::address(round)).await;
+        tokio::time::sleep(moment(round)).await;
+        let since = Timestamp::now();
+        site.switch(json!({"switch": "freeze", "match": {"user": leader.name}})).await;
+        site.comes_to_rest_with(&other, &reign, since).await;
+        // Before anybody answers it again.
+        site.leader().await;
+        site.switch_off().await;
+        leader.is_ready(&site.one).await;
+        site.leader().await;
+        site.judge();
+    }
+    site.finish("frozen connections", rounds()).await;
+}
+
+#[tokio::test]
+async fn a_replica_whose_lists_take_longer_than_a_lease_leads_when_it_has_them_and_stays_leader() {
+    let Some(site) = Site::set_up().await else { return };
+    let slow = site.lease * 2;
+    for round in 0..rounds() {
+        let (reign, leader, other) = site.leader().await;
+        let matching = json!({"user": other.name, "verbs": ["list", "watch"]});
+        other.signal(Signal::SIGKILL);
+        other.ended(&site.one).await;
+        site.switch(json!({"switch": {"delay": {"ms": slow.as_millis()}}, "match": matching})).await;
+        site.ask_for(&Site::address(round)).await;
+        other.restart();
+        leader.signal(Signal::SIGKILL);
+        leader.ended(&site.one).await;
+        let next = site.succeeds(&other, &reign).await;
+        assert_eq!(other.says_it_is_ready().await, Some(true), "it leads and has not listed");
+        site.first_command(&other, site.written(&next)).await;
+        leader.restart();
+        leader.is_ready(&site.one).await;
+        site.comes_to_rest().await;
+        site.switch_off().await;
+        assert_eq!(site.reigns.now(), next, "it led all the while");
+        site.judge();
+    }
+    site.finish("slow lists", rounds()).await;
+}

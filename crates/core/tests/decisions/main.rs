@@ -1,0 +1,6 @@
+//! What is decided, as cases.
+
+mod pods;
+mod records;
+mod tunnels;
+mod world;

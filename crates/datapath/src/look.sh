@@ -1,1 +1,0 @@
-answer "$(listing)" "$known"

@@ -1,0 +1,98 @@
+//! The room `vpc`: tunnels between gateways.
+//!
+//! ```text
+//! observe: digest ─▶ constant script ─▶ sections ─▶ Have, or "the same"
+//! apply:   Plan, term ─▶ stdin ─▶ constant script ─▶ sections ─▶ which steps failed, and Have
+//! ```
+//!
+//! The planner in `core` decides; a [`Datapath`] carries out and reports what the gateway then holds. What goes to
+//! stdin is rendered from types that can hold no space, line break or quote.
+
+mod commands;
+mod memory;
+#[cfg(test)]
+mod order_tests;
+mod outcome;
+mod parse;
+mod render;
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use causeway_core::vpc::{Have, Plan};
+
+pub use self::commands::{Commands, MONITOR};
+pub use self::memory::Memory;
+use crate::Trouble;
+
+/// The line by which the monitor says that it listens: once at the start, then every five seconds.
+pub const HEARTBEAT: &str = "causeway-alive";
+
+/// A gateway's network namespace, wherever it is.
+#[async_trait]
+pub trait Datapath: Send + Sync {
+    /// What the gateway holds. Whoever has a listing already names it by its digest, and is spared another
+    /// one that says the same.
+    async fn observe(&self, known: Option<&Digest>) -> Result<Looked, Trouble>;
+
+    /// Carries out the steps it can, in one round trip, and observes in the same one. Of two at once one
+    /// waits for the other.
+    ///
+    /// The term counts the leaders. A gateway remembers the highest that it was given and refuses a lower
+    /// one: [`Trouble::Superseded`], and nothing was changed. Without a term nothing is compared. An empty
+    /// plan with a term makes the gateway remember it.
+    async fn apply(&self, plan: &Plan, term: Option<u64>) -> Result<Applied, Trouble>;
+}
+
+/// Stands for a listing: equal digests, equal listings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Digest(String);
+
+/// What a gateway holds, and what stands for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// What it holds.
+    pub have: Have,
+    /// To be handed to the next [`Datapath::observe`]; none where the gateway cannot make one.
+    pub digest: Option<Digest>,
+}
+
+/// The answer to an observation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Looked {
+    /// Nothing has changed since the listing that was named.
+    Same,
+    /// This is there now.
+    Listed(Listing),
+}
+
+impl Looked {
+    /// What is there, for whoever named no listing.
+    pub fn listing(self) -> Option<Listing> {
+        match self {
+            Self::Same => None,
+            Self::Listed(listing) => Some(listing),
+        }
+    }
+}
+
+/// What came of a plan.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// What the gateway holds afterwards.
+    pub listing: Listing,
+    /// The steps that failed, by their index in the plan. A step that failed only because an earlier one
+    /// of the same link did carries that one's error.
+    pub failures: BTreeMap<usize, StepError>,
+}
+
+/// Why a single step failed while others may have worked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StepError {
+    /// No module for this encapsulation.
+    #[error("the kernel of the gateway's node has no support for {0} tunnels")]
+    KernelLacksTunnelType(&'static str),
+    /// The kernel or iptables said no.
+    #[error("the gateway refused: {0}")]
+    Refused(String),
+}
