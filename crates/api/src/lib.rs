@@ -14,7 +14,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 
 pub use record::{GatewayExIp, GatewayExIpSpec};
-pub use tunnel::{TunnelType, VpcNatTunnel, VpcNatTunnelSpec, VpcNatTunnelStatus};
+pub use tunnel::{LooseTunnel, TunnelType, VpcNatTunnel, VpcNatTunnelSpec, VpcNatTunnelStatus};
 
 pub use causeway_core::vpc::objects::TUNNEL_FINALIZER;
 

@@ -6,7 +6,7 @@ use causeway_core::names::{parse_address, parse_number};
 use causeway_core::vpc::exchange::{
     LOCAL_CLUSTER, LOCAL_GATEWAY, LOCAL_VPC, ORIGIN, ORIGIN_NAMESPACE, Record,
 };
-use causeway_core::vpc::member::Member;
+use causeway_core::vpc::member::{Member, Renewal};
 use causeway_core::vpc::nodes::NodeReport;
 use causeway_core::vpc::objects::{
     Eip, Ends, GatewayPod, Peer, PodRef, StaticRoute, Subnet, Tunnel, TunnelSpec, VpcGateway, Workload,
@@ -17,19 +17,21 @@ use causeway_core::{ClusterId, GatewayName, Invalid, ObjectKey};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 
 use crate::ABANDON;
 use crate::condition;
 use crate::foreign::kube_ovn;
+use crate::foreign::submariner::ServiceDiscoverySpec;
 use crate::record::GatewayExIp;
-use crate::tunnel::{TunnelType, VpcNatTunnel, VpcNatTunnelSpec, VpcNatTunnelStatus};
+use crate::tunnel::{LooseTunnel, TunnelType, VpcNatTunnel, VpcNatTunnelSpec, VpcNatTunnelStatus};
 
 /// The label of gateways' workloads and pods.
 pub const GATEWAY_LABEL: &str = "ovn.kubernetes.io/vpc-nat-gw=true";
 /// The container to run commands in.
 pub const GATEWAY_CONTAINER: &str = "vpc-nat-gw";
 
-/// How the names of gateways' workloads begin unless kube-ovn was told otherwise.
+/// How the names of gateways' workloads begin by default.
 pub const DEFAULT_GATEWAY_PREFIX: &str = "vpc-nat-gw";
 
 const GATEWAY_NAME: &str = "ovn.kubernetes.io/vpc_nat_gw";
@@ -37,26 +39,29 @@ const LOGICAL_SWITCH: &str = "ovn.kubernetes.io/logical_switch";
 const DEFAULT_VNI: u32 = 100;
 const DEFAULT_VXLAN_PORT: u16 = 4789;
 
-/// Namespace and name; cluster-scoped objects have an empty namespace.
-pub fn key(meta: &ObjectMeta) -> ObjectKey {
-    ObjectKey::new(meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+/// Namespace and name; nothing where an API server is at work that lets objects be called anything.
+pub fn key(meta: &ObjectMeta) -> Option<ObjectKey> {
+    ObjectKey::new(meta.namespace.as_deref()?, meta.name.as_deref()?).ok()
 }
 
 /// A tunnel. A spec that makes no sense is carried as the sentence that says why.
-pub fn tunnel(object: &VpcNatTunnel) -> Tunnel {
+pub fn tunnel(object: &VpcNatTunnel) -> Option<Tunnel> {
     let spec = tunnel_spec(&object.spec, &object.metadata).map_err(|error| error.to_string());
     let status = object.status.as_ref().map(tunnel_status).unwrap_or_default();
-    Tunnel { spec, status, ..bare_tunnel(&object.metadata) }
+    Some(Tunnel { spec, status, ..bare_tunnel(&object.metadata)? })
 }
 
-/// A tunnel whose object could not even be decoded.
-pub fn unreadable_tunnel(meta: &ObjectMeta, why: &str) -> Tunnel {
-    Tunnel { spec: Err(format!("the object cannot be read: {why}")), ..bare_tunnel(meta) }
+/// A tunnel as another definition may let it be: what can be understood of it counts.
+pub fn loose_tunnel(object: &LooseTunnel) -> Option<Tunnel> {
+    let spec = VpcNatTunnelSpec::deserialize(&object.spec)
+        .map_err(|why| format!("the object cannot be read: {why}"));
+    let spec = spec.and_then(|spec| tunnel_spec(&spec, &object.metadata).map_err(|error| error.to_string()));
+    Some(Tunnel { spec, status: tunnel_status(&object.status()), ..bare_tunnel(&object.metadata)? })
 }
 
-fn bare_tunnel(meta: &ObjectMeta) -> Tunnel {
-    Tunnel {
-        key: key(meta),
+fn bare_tunnel(meta: &ObjectMeta) -> Option<Tunnel> {
+    Some(Tunnel {
+        key: key(meta)?,
         uid: meta.uid.clone().unwrap_or_default(),
         resource_version: meta.resource_version.clone().unwrap_or_default(),
         generation: meta.generation.unwrap_or_default(),
@@ -66,7 +71,7 @@ fn bare_tunnel(meta: &ObjectMeta) -> Tunnel {
         abandon: annotation(meta, ABANDON) == Some("true"),
         spec: Err(String::new()),
         status: TunnelStatus::default(),
-    }
+    })
 }
 
 /// Seconds since 1970.
@@ -132,27 +137,43 @@ fn tunnel_status(status: &VpcNatTunnelStatus) -> TunnelStatus {
 
 /// A record, here or at the broker. One without labels is understood by its name: before the broker the
 /// part behind the first dot is the cluster; here the origin label says where the name is cut.
-pub fn record(object: &GatewayExIp) -> Record {
-    let meta = &object.metadata;
+pub fn record(object: &GatewayExIp) -> Option<Record> {
+    let (external_ip, globalnet) = (object.spec.address().to_string(), object.spec.range().to_string());
+    Some(Record { external_ip, globalnet, ..bare_record(&object.metadata)? })
+}
+
+/// A record whose object could not even be decoded: it is there, and says nothing that can be used.
+pub fn unreadable_record(meta: &ObjectMeta, why: &str) -> Option<Record> {
+    Some(Record { unreadable: Some(format!("it cannot be read: {why}")), ..bare_record(meta)? })
+}
+
+fn bare_record(meta: &ObjectMeta) -> Option<Record> {
     let label = |name: &str| meta.labels.as_ref().and_then(|labels| labels.get(name)).cloned();
     let name = meta.name.clone().unwrap_or_default();
-    let origin: Option<ClusterId> = label(ORIGIN).and_then(|id| id.parse().ok());
+    // One that says that it came from elsewhere is never ours, even if nobody knows where that is.
+    let origin = label(ORIGIN).map(|id| id.parse::<ClusterId>());
+    let unreadable = match &origin {
+        Some(Err(invalid)) => Some(format!("label {ORIGIN}: {invalid}")),
+        Some(Ok(_)) | None => None,
+    };
+    let origin = origin.and_then(Result::ok);
     let (gateway, cluster) = match (label(LOCAL_GATEWAY), label(LOCAL_CLUSTER)) {
         (Some(gateway), Some(cluster)) => (gateway.parse().ok(), cluster.parse().ok()),
         _ => by_name(&name, origin.as_ref()),
     };
-    Record {
-        key: key(meta),
+    Some(Record {
+        key: key(meta)?,
         resource_version: meta.resource_version.clone().unwrap_or_default(),
-        external_ip: object.spec.address().to_string(),
-        globalnet: object.spec.range().to_string(),
+        external_ip: String::new(),
+        globalnet: String::new(),
         vpc: label(LOCAL_VPC),
         gateway,
         cluster,
         origin,
         origin_namespace: label(ORIGIN_NAMESPACE),
         deleting: meta.deletion_timestamp.is_some(),
-    }
+        unreadable,
+    })
 }
 
 fn by_name(name: &str, origin: Option<&ClusterId>) -> (Option<GatewayName>, Option<ClusterId>) {
@@ -164,12 +185,16 @@ fn by_name(name: &str, origin: Option<&ClusterId>) -> (Option<GatewayName>, Opti
     }
 }
 
-/// A claim to a cluster's id; nothing when it has run out by `now` (seconds since 1970).
-pub fn member(lease: &Lease, now: i64) -> Option<Member> {
+/// A claim to a cluster's id, read at `now` (seconds since 1970); nothing for a Lease that is none.
+pub fn member(lease: &Lease, now: i64) -> Option<Renewal> {
     let cluster = lease.metadata.labels.as_ref()?.get(ORIGIN)?.parse().ok()?;
     let spec = lease.spec.as_ref()?;
-    let until = spec.renew_time.as_ref()?.0.as_second() + i64::from(spec.lease_duration_seconds?);
-    (now <= until).then(|| Some(Member { cluster, uid: spec.holder_identity.clone()? }))?
+    Some(Renewal {
+        member: Member { cluster, uid: spec.holder_identity.clone()? },
+        renewed: spec.renew_time.as_ref()?.0.as_second(),
+        lasts: spec.lease_duration_seconds?.into(),
+        read: now,
+    })
 }
 
 /// A gateway's workload, from its parts: StatefulSets and Deployments differ only in type.
@@ -200,7 +225,7 @@ pub fn gateway_pod(pod: &Pod, prefix: &str) -> Option<GatewayPod> {
     let conditions = status.and_then(|status| status.conditions.as_ref());
     let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
     Some(GatewayPod {
-        pod: PodRef { key: key(meta), uid: meta.uid.clone().unwrap_or_default() },
+        pod: PodRef { key: key(meta)?, uid: meta.uid.clone().unwrap_or_default() },
         gateway,
         created: created(meta),
         phase: status.and_then(|status| status.phase.clone()).unwrap_or_else(|| "Pending".into()),
@@ -244,10 +269,15 @@ pub fn eip(object: &kube_ovn::IptablesEIP) -> Option<Eip> {
     })
 }
 
+/// What a cluster is called, if it says so.
+pub fn identity(spec: &ServiceDiscoverySpec) -> Option<Result<ClusterId, Invalid>> {
+    spec.cluster_id.as_deref().filter(|id| !id.is_empty()).map(str::parse)
+}
+
 /// How kube-ovn begins the names of gateways' workloads, a dash following: as its ConfigMap says.
 pub fn gateway_prefix(config: &ConfigMap) -> &str {
-    let told = config.data.as_ref().and_then(|data| data.get("natGwNamePrefix"));
-    told.map(|prefix| prefix.trim()).filter(|prefix| !prefix.is_empty()).unwrap_or(DEFAULT_GATEWAY_PREFIX)
+    let given = config.data.as_ref().and_then(|data| data.get("natGwNamePrefix"));
+    given.map(|prefix| prefix.trim()).filter(|prefix| !prefix.is_empty()).unwrap_or(DEFAULT_GATEWAY_PREFIX)
 }
 
 /// A subnet.

@@ -1,10 +1,11 @@
 //! `VpcNatTunnel`: a tunnel from a gateway of this cluster to one of another.
 #![allow(unreachable_pub, reason = "the schema derive repeats the struct inside a function")]
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// The encapsulation of a tunnel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -39,7 +40,7 @@ pub enum TunnelType {
     validation = Rule::new("!(self.metadata.name in ['lo','all','default','eth0','net1','gre0','gretap0','erspan0','tunl0'])")
         .message("the name is one that gateways use themselves; choose another"),
     validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.initialized) || !oldSelf.status.initialized || self.spec.type == oldSelf.spec.type")
-        .message("the type can not change once the tunnel was up; delete the tunnel and create it anew")
+        .message("the type cannot change once the tunnel was up; delete the tunnel and create it anew")
         .field_path(".spec.type"),
     printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#, description = "Whether the tunnel carries traffic"),
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type", description = "gre or vxlan"),
@@ -154,4 +155,37 @@ pub struct VpcNatTunnelStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
+}
+
+/// A tunnel whose spec and status are taken as they are: an older or foreign definition lets them be anything, and
+/// what cannot be decoded must still be reported, deleted, and keep the rest of its status.
+#[derive(kube::Resource, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[resource(inherit = "VpcNatTunnel")]
+pub struct LooseTunnel {
+    /// The metadata.
+    pub metadata: ObjectMeta,
+    /// What should be a [`VpcNatTunnelSpec`].
+    #[serde(default)]
+    pub spec: Value,
+    /// What should be a [`VpcNatTunnelStatus`].
+    #[serde(default)]
+    pub status: Value,
+}
+
+impl LooseTunnel {
+    /// What can be understood of the status, field by field and condition by condition.
+    pub fn status(&self) -> VpcNatTunnelStatus {
+        if let Ok(status) = VpcNatTunnelStatus::deserialize(&self.status) {
+            return status;
+        }
+        let mut fields = self.status.as_object().cloned().unwrap_or_default();
+        if let Some(Value::Array(conditions)) = fields.get_mut("conditions") {
+            conditions.retain(|condition| Condition::deserialize(condition).is_ok());
+        }
+        let fits = |(name, value): &(String, Value)| {
+            VpcNatTunnelStatus::deserialize(&Value::from_iter([(name.clone(), value.clone())])).is_ok()
+        };
+        let fitting: Map<String, Value> = fields.into_iter().filter(|field| fits(field)).collect();
+        VpcNatTunnelStatus::deserialize(&Value::Object(fitting)).unwrap_or_default()
+    }
 }

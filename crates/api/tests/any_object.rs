@@ -80,13 +80,14 @@ proptest! {
         let typed = |kind: &str, group: &str, spec: Value| json!({ "apiVersion": group, "kind": kind, "spec": spec });
         let ours = "kubeovn.ustc.io/v1";
         if let Some(tunnel) = object::<VpcNatTunnel>(typed("VpcNatTunnel", ours, spec), &name, &labels, &annotations) {
-            match parse::tunnel(&tunnel).spec {
-                Ok(spec) => prop_assert_eq!(spec.link.as_str(), &name, "the link has the object's name"),
-                Err(why) => prop_assert!(!why.is_empty()),
+            match parse::tunnel(&tunnel).map(|tunnel| tunnel.spec) {
+                Some(Ok(spec)) => prop_assert_eq!(spec.link.as_str(), &name, "the link has the object's name"),
+                Some(Err(why)) => prop_assert!(!why.is_empty()),
+                None => prop_assert!(causeway_core::ObjectKey::new("ns1", &name).is_err()),
             }
         }
         if let Some(record) = object::<GatewayExIp>(typed("GatewayExIp", ours, record), &name, &labels, &annotations)
-            && let Some(peer) = parse::record(&record).peer()
+            && let Some(peer) = parse::record(&record).and_then(|record| record.peer())
         {
             prop_assert_eq!(format!("{}-{}", peer.gateway, peer.cluster), name.clone());
         }

@@ -79,7 +79,7 @@ fn the_type_may_change_until_the_tunnel_was_up_and_not_after() {
     let refused = errors(&vxlan, Some(&gre));
     assert_eq!(
         refused,
-        ["the type can not change once the tunnel was up; delete the tunnel and create it anew"]
+        ["the type cannot change once the tunnel was up; delete the tunnel and create it anew"]
     );
     assert_eq!(errors(&gre, Some(&gre)), Vec::<String>::new());
 }

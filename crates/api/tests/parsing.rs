@@ -1,5 +1,6 @@
 //! Objects as people and other operators write them become the values that decisions rest on.
 
+use causeway_api::foreign::submariner::ServiceDiscoverySpec;
 use causeway_api::{GatewayExIp, VpcNatTunnel, VpcNatTunnelStatus, condition, parse};
 use causeway_core::vpc::TunnelKind;
 use causeway_core::vpc::nodes::NodeReport;
@@ -28,7 +29,7 @@ fn sample() -> Value {
 fn the_sample_manifest_is_a_gre_tunnel_by_gateway() {
     let manifest: VpcNatTunnel =
         serde_saphyr::from_str(include_str!("../../../samples/tunnel.yaml")).expect("a tunnel");
-    let spec = parse::tunnel(&manifest).spec.expect("valid");
+    let spec = parse::tunnel(&manifest).expect("a key").spec.expect("valid");
     assert_eq!(spec.kind, TunnelKind::Gre);
     assert_eq!(spec.link.as_str(), "ovn-gre0");
     let Ends::ByGateway { gateway, peer } = spec.ends else { panic!("by gateway") };
@@ -39,7 +40,8 @@ fn the_sample_manifest_is_a_gre_tunnel_by_gateway() {
 fn vni_and_port_come_from_labels_and_have_bounds() {
     let mut spec = sample();
     spec["type"] = "vxlan".into();
-    let kind = |labels| parse::tunnel(&tunnel(labels, spec.clone())).spec.map(|spec| spec.kind);
+    let kind =
+        |labels| parse::tunnel(&tunnel(labels, spec.clone())).expect("a key").spec.map(|spec| spec.kind);
     assert_eq!(kind(json!({})), Ok(TunnelKind::Vxlan { vni: 100, port: 4789 }));
     assert_eq!(kind(json!({"vid": "7", "vx-port": "8472"})), Ok(TunnelKind::Vxlan { vni: 7, port: 8472 }));
     for bad in
@@ -54,11 +56,11 @@ fn vni_and_port_come_from_labels_and_have_bounds() {
 fn a_spec_that_makes_no_sense_is_a_sentence_not_a_failure() {
     let mut spec = sample();
     spec["interfaceAddr"] = "10.100.0.1".into();
-    let error = parse::tunnel(&tunnel(json!({}), spec)).spec.expect_err("no prefix");
+    let error = parse::tunnel(&tunnel(json!({}), spec)).expect("a key").spec.expect_err("no prefix");
     assert!(error.contains("10.100.0.1/24"), "{error}");
     let mut both = sample();
     both["remoteCluster"] = "c3".into();
-    assert!(parse::tunnel(&tunnel(json!({}), both)).spec.is_err());
+    assert!(parse::tunnel(&tunnel(json!({}), both)).expect("a key").spec.is_err());
 }
 
 #[test]
@@ -67,8 +69,8 @@ fn scratch_fields_of_older_operators_are_accepted_and_mean_nothing() {
     for field in ["remoteIp", "internalIp", "localGw"] {
         spec[field] = "whatever".into();
     }
-    let plain = parse::tunnel(&tunnel(json!({}), sample())).spec;
-    assert_eq!(parse::tunnel(&tunnel(json!({}), spec)).spec, plain);
+    let plain = parse::tunnel(&tunnel(json!({}), sample())).expect("a key").spec;
+    assert_eq!(parse::tunnel(&tunnel(json!({}), spec)).expect("a key").spec, plain);
 }
 
 #[test]
@@ -83,7 +85,7 @@ fn every_condition_on_an_object_is_read_and_written_back() {
     });
     let mut object = tunnel(json!({}), sample());
     object.status = Some(object_status(json!({ "conditions": [theirs, ours] })));
-    let mut conditions = parse::tunnel(&object).status.conditions;
+    let mut conditions = parse::tunnel(&object).expect("a key").status.conditions;
     conditions.set("Ready", true, "Up", "yes".into(), 3);
     let now = "2026-11-16T13:00:00.7Z".parse().expect("a time");
     let written = serde_json::to_value(condition::written(&conditions, now)).expect("plain data");
@@ -92,6 +94,58 @@ fn every_condition_on_an_object_is_read_and_written_back() {
         "lastTransitionTime": "2026-11-16T13:00:00Z", "observedGeneration": 3,
     });
     assert_eq!(written, json!([theirs, up]));
+}
+
+#[test]
+fn what_can_be_understood_of_an_object_that_cannot_be_decoded_is_kept() {
+    let condition = |kind: &str| {
+        json!({
+            "type": kind, "status": "True", "reason": "Up", "message": "",
+            "lastTransitionTime": "2026-11-16T12:00:00Z",
+        })
+    };
+    let loose = |spec: Value, status: Value| {
+        let metadata = json!({ "name": "t", "namespace": "ns1", "finalizers": ["tunnel.finalizer.ustc.io"] });
+        parse::loose_tunnel(&object(json!({
+            "apiVersion": "kubeovn.ustc.io/v1", "kind": "VpcNatTunnel", "metadata": metadata, "spec": spec,
+            "status": status,
+        })))
+        .expect("a key")
+    };
+    let whole = loose(sample(), json!({ "initialized": true, "conditions": [condition("Ready")] }));
+    assert!(whole.spec.is_ok() && whole.status.initialized && whole.status.conditions.is_true("Ready"));
+    let status = json!({
+        "initialized": true, "localGw": "gw1", "internalIp": 7, "conditions": [condition("Ready"), { "type": "Odd" }],
+    });
+    let broken = loose(json!({ "interfaceAddr": 7 }), status);
+    assert!(broken.is_held());
+    let why = broken.spec.expect_err("not a text");
+    assert!(why.contains("cannot be read"), "{why}");
+    assert!(broken.status.initialized && broken.status.conditions.is_true("Ready"));
+    assert_eq!((broken.status.gateway.as_deref(), broken.status.internal_ip), (Some("gw1"), None));
+    assert!(loose(json!(null), json!(null)).spec.is_err());
+}
+
+#[test]
+fn a_record_that_cannot_be_decoded_or_says_no_origin_that_could_be_one_is_there_and_not_ours() {
+    let meta = object(json!({
+        "name": "gw1-c2", "namespace": "kube-system", "resourceVersion": "7",
+        "labels": { "localGateway": "gw1", "localCluster": "c2", "submariner-io/clusterID": "c2" },
+    }));
+    let unreadable = parse::unreadable_record(&meta, "spec: invalid type").expect("a key");
+    assert_eq!(unreadable.peer().expect("by its labels").to_string(), "c2/gw1");
+    assert!(unreadable.unreadable.expect("why").contains("invalid type"));
+    let odd = parse::record(&record("gw1-c2", json!({ "submariner-io/clusterID": "Not_An_Id" }), json!({})))
+        .expect("a key");
+    assert!(odd.unreadable.expect("why").contains("Not_An_Id"));
+}
+
+#[test]
+fn a_cluster_that_is_called_what_no_id_can_be_says_so() {
+    let identity = |id: Value| parse::identity(&object::<ServiceDiscoverySpec>(json!({ "clusterID": id })));
+    assert!(matches!(identity(json!("c1")), Some(Ok(id)) if id.as_str() == "c1"));
+    assert!(matches!(identity(json!("a".repeat(64))), Some(Err(_))));
+    assert_eq!(identity(json!("")), None);
 }
 
 fn object_status(status: Value) -> VpcNatTunnelStatus {
@@ -110,27 +164,27 @@ fn records_are_read_in_both_spellings() {
     let ours = record("gw1-c2", json!({}), json!({"externalip": "1.2.3.4", "globalnetcidr": "242.1.0.0/16"}));
     let theirs =
         record("gw1-c2", json!({}), json!({"externalIp": "1.2.3.4", "globalNetCIDR": "242.1.0.0/16"}));
-    for record in [parse::record(&ours), parse::record(&theirs)] {
+    for record in [parse::record(&ours), parse::record(&theirs)].map(|record| record.expect("a key")) {
         assert_eq!((record.external_ip.as_str(), record.globalnet.as_str()), ("1.2.3.4", "242.1.0.0/16"));
     }
 }
 
 #[test]
 fn a_record_without_labels_is_understood_by_its_name() {
-    let at_broker = parse::record(&record("gw.c-2.x", json!({}), json!({})));
+    let at_broker = parse::record(&record("gw.c-2.x", json!({}), json!({}))).expect("a key");
     assert_eq!(at_broker.gateway.expect("before the dot").as_str(), "gw");
     assert_eq!(at_broker.cluster.expect("behind the first dot").as_str(), "c-2.x");
-    let nameless = parse::record(&record("nodots", json!({}), json!({})));
+    let nameless = parse::record(&record("nodots", json!({}), json!({}))).expect("a key");
     assert_eq!((nameless.gateway, nameless.cluster), (None, None));
 }
 
 #[test]
 fn a_name_that_two_gateways_could_share_is_told_apart_by_labels() {
     let labels = |gateway: &str, cluster: &str| json!({ "localGateway": gateway, "localCluster": cluster });
-    let one = parse::record(&record("a-b-c", labels("a-b", "c"), json!({})));
-    let other = parse::record(&record("a-b-c", labels("a", "b-c"), json!({})));
+    let one = parse::record(&record("a-b-c", labels("a-b", "c"), json!({}))).expect("a key");
+    let other = parse::record(&record("a-b-c", labels("a", "b-c"), json!({}))).expect("a key");
     assert_ne!(one.peer(), other.peer());
-    let lying = parse::record(&record("a-b-c", labels("x", "y"), json!({})));
+    let lying = parse::record(&record("a-b-c", labels("x", "y"), json!({}))).expect("a key");
     assert_eq!(lying.peer(), None);
 }
 
@@ -208,7 +262,7 @@ fn a_gateway_is_known_by_its_annotation_or_by_the_prefix_that_kube_ovn_was_told(
 }
 
 #[test]
-fn a_floating_address_counts_once_it_is_there_and_a_claim_until_it_runs_out() {
+fn a_floating_address_counts_once_it_is_there_and_a_claim_says_how_long_it_lasts() {
     let eip = |spec: Value, status: Value| {
         parse::eip(&object(
             json!({ "apiVersion": "kubeovn.io/v1", "kind": "IptablesEIP", "metadata": { "name": "e" }, "spec": spec, "status": status }),
@@ -224,8 +278,8 @@ fn a_floating_address_counts_once_it_is_there_and_a_claim_until_it_runs_out() {
         "metadata": { "name": "l", "labels": { "submariner-io/clusterID": "c1" } },
         "spec": { "holderIdentity": "u1", "leaseDurationSeconds": 360, "renewTime": "1970-01-01T00:01:00.000000Z" },
     }));
-    let member = parse::member(&lease, 420).expect("in force");
-    assert_eq!((member.cluster.as_str(), member.uid.as_str()), ("c1", "u1"));
-    assert_eq!(parse::member(&lease, 421), None);
+    let renewal = parse::member(&lease, 421).expect("a claim");
+    assert_eq!((renewal.member.cluster.as_str(), renewal.member.uid.as_str()), ("c1", "u1"));
+    assert_eq!((renewal.renewed, renewal.lasts, renewal.read), (60, 360, 421));
     assert_eq!(parse::member(&Lease::default(), 0), None);
 }

@@ -1,11 +1,12 @@
 //! Names and addresses, parsed once at the border: afterwards the type is the proof.
 //!
 //! Whatever reaches a gateway's shell is rendered from these types, so none of them can hold a space,
-//! a line break or a quote.
+//! a line break or a quote. They are cheap to clone: keys and names are passed around more than made.
 
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use ipnet::Ipv4Net;
 
@@ -13,7 +14,7 @@ use ipnet::Ipv4Net;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// Not a legal link name.
-    #[error("`{0}` can not name a network link: use 1 to 15 characters of a-z, A-Z, 0-9, `-`, `_` and `.`")]
+    #[error("`{0}` cannot name a network link: use 1 to 15 characters of a-z, A-Z, 0-9, `-`, `_` and `.`")]
     LinkName(String),
     /// A link name that every gateway already uses for something else.
     #[error("`{0}` is a name that gateways use themselves; choose another one for the tunnel")]
@@ -27,9 +28,12 @@ pub enum Invalid {
     /// Not an IPv4 address.
     #[error("`{0}` is not an IPv4 address, like 172.50.16.11")]
     Address(String),
-    /// Not a cluster id, gateway or object name.
+    /// Not an object's name or namespace.
     #[error("`{0}` is not a name: use lower-case letters, digits, `-` and `.`")]
     Name(String),
+    /// Not a cluster id or gateway.
+    #[error("`{0}` is not a name: use at most 63 lower-case letters, digits, `-` and `.`")]
+    Label(String),
     /// Neither of the two forms of addressing, or both.
     #[error(
         "use exactly one form: clusterId, gatewayName and natGwDp; or remoteCluster, remoteVpc and localVpc"
@@ -55,7 +59,7 @@ const RESERVED_LINKS: [&str; 9] =
 
 /// The name of a network link: at most 15 bytes, nothing a shell or `/proc` could misread.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkName(String);
+pub struct LinkName(Arc<str>);
 
 impl FromStr for LinkName {
     type Err = Invalid;
@@ -85,17 +89,24 @@ fn is_dns_name(text: &str) -> bool {
         && text.chars().all(|c| edge(c) || matches!(c, '-' | '.'))
 }
 
+/// The longest value of a label, which ids and gateways become.
+const LABEL: usize = 63;
+
 macro_rules! dns_name {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl FromStr for $name {
             type Err = Invalid;
 
             fn from_str(text: &str) -> Result<Self, Invalid> {
-                if is_dns_name(text) { Ok(Self(text.into())) } else { Err(Invalid::Name(text.into())) }
+                if is_dns_name(text) && text.len() <= LABEL {
+                    Ok(Self(text.into()))
+                } else {
+                    Err(Invalid::Label(text.into()))
+                }
             }
         }
     };
@@ -128,19 +139,35 @@ macro_rules! text_like {
 }
 text_like!(LinkName, ClusterId, GatewayName);
 
-/// An object's namespace and name. Namespaced objects of one kind are told apart by nothing else.
+/// An object's namespace and name. Namespaced objects of one kind differ in nothing else.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
+    namespace: Arc<str>,
+    name: Arc<str>,
 }
 
 impl ObjectKey {
-    /// A key of known parts.
-    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+    /// A key, of two names that Kubernetes allows.
+    pub fn new(namespace: &str, name: &str) -> Result<Self, Invalid> {
+        match [namespace, name].into_iter().find(|text| !is_dns_name(text)) {
+            Some(text) => Err(Invalid::Name(text.into())),
+            None => Ok(Self { namespace: namespace.into(), name: name.into() }),
+        }
+    }
+
+    /// Where a record of a gateway lies: the parts are names already.
+    pub(crate) fn of_record(namespace: &'static str, gateway: &GatewayName, cluster: &ClusterId) -> Self {
+        Self { namespace: namespace.into(), name: format!("{gateway}-{cluster}").into() }
+    }
+
+    /// Its namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 }
 
@@ -153,14 +180,10 @@ impl fmt::Display for ObjectKey {
 impl FromStr for ObjectKey {
     type Err = Invalid;
 
-    /// `namespace/name`, both names that Kubernetes allows.
+    /// `namespace/name`.
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        match text.split_once('/') {
-            Some((namespace, name)) if is_dns_name(namespace) && is_dns_name(name) => {
-                Ok(Self::new(namespace, name))
-            }
-            _ => Err(Invalid::Name(text.into())),
-        }
+        let (namespace, name) = text.split_once('/').ok_or_else(|| Invalid::Name(text.into()))?;
+        Self::new(namespace, name)
     }
 }
 

@@ -204,7 +204,7 @@ proptest! {
 #[test]
 fn a_plan_from_a_passing_state_differs_from_one_that_cannot_work() {
     let tunnel = TunnelWant {
-        owner: ObjectKey::new("ns1", "ta"),
+        owner: ObjectKey::new("ns1", "ta").expect("a key"),
         kind: TunnelKind::Vxlan { vni: 1, port: 4789 },
         local: [172, 50, 16, 1].into(),
         remote: [172, 50, 16, 2].into(),

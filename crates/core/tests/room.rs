@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use causeway_core::vpc::exchange::{self, RECORD_NAMESPACE, Record, RecordTask};
-use causeway_core::vpc::member::{Member, MembershipTask, membership};
+use causeway_core::vpc::member::{Member, MembershipTask, Renewal, membership};
 use causeway_core::vpc::objects::{
     Eip, Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, Subnet, TUNNEL_FINALIZER, Tunnel,
     TunnelSpec, VpcGateway, Workload,
@@ -32,7 +32,8 @@ fn any_gateway() -> impl Strategy<Value = GatewayName> {
 }
 
 fn any_tunnel_key() -> impl Strategy<Value = ObjectKey> {
-    (select(vec!["ns1", "ns2"]), select(vec!["t1", "t2", "t3"])).prop_map(|(ns, n)| ObjectKey::new(ns, n))
+    (select(vec!["ns1", "ns2"]), select(vec!["t1", "t2", "t3"]))
+        .prop_map(|(ns, n)| ObjectKey::new(ns, n).expect("a key"))
 }
 
 fn any_peer() -> impl Strategy<Value = Peer> {
@@ -54,23 +55,24 @@ fn any_kind() -> impl Strategy<Value = TunnelKind> {
 prop_compose! {
     fn any_tunnel()(
         key in any_tunnel_key(), kind in any_kind(), ends in any_ends(), host in 1..3u8, valid in prop::bool::weighted(0.9),
-        created in 0..3i64, deleting in prop::bool::weighted(0.2), held in any::<bool>(), version in 0..3u8, told in any::<bool>(),
+        created in 0..3i64, deleting in prop::bool::weighted(0.2), held in any::<bool>(), version in 0..3u8, on_gw2 in any::<bool>(),
     ) -> (ObjectKey, Tunnel) {
         let address = name(&format!("10.100.0.{host}/24"));
-        let spec = TunnelSpec { link: name(&key.name), kind, address, ends };
+        let spec = TunnelSpec { link: name(key.name()), kind, address, ends };
         let mut tunnel = Tunnel {
             key: key.clone(), uid: "u".into(), resource_version: version.to_string(), generation: 1, created, deleting,
             finalizers: held.then(|| TUNNEL_FINALIZER.to_string()).into_iter().collect(), abandon: false,
             spec: if valid { Ok(spec) } else { Err("no sense".into()) }, status: Default::default(),
         };
-        tunnel.status.gateway = told.then(|| "gw2".into());
+        tunnel.status.gateway = on_gw2.then(|| "gw2".into());
         (key, tunnel)
     }
 }
 
 fn record_of(peer: &Peer, namespace: &str, separator: char, octet: u8, origin: bool) -> Record {
     Record {
-        key: ObjectKey::new(namespace, format!("{}{separator}{}", peer.gateway, peer.cluster)),
+        key: ObjectKey::new(namespace, &format!("{}{separator}{}", peer.gateway, peer.cluster))
+            .expect("a key"),
         resource_version: octet.to_string(),
         external_ip: format!("172.50.16.{octet}"),
         globalnet: format!("242.{}.0.0/16", octet % 3),
@@ -80,6 +82,7 @@ fn record_of(peer: &Peer, namespace: &str, separator: char, octet: u8, origin: b
         origin: origin.then(|| peer.cluster.clone()),
         origin_namespace: origin.then(|| RECORD_NAMESPACE.into()),
         deleting: false,
+        unreadable: None,
     }
 }
 
@@ -89,17 +92,22 @@ fn any_member() -> impl Strategy<Value = Peer> {
 }
 
 fn any_record() -> impl Strategy<Value = (ObjectKey, Record)> {
-    (any_member(), 0..6u8).prop_map(|(peer, octet)| {
-        let imported = peer.cluster.as_str() != "c1";
-        let record = record_of(&peer, RECORD_NAMESPACE, '-', octet, imported);
-        (record.key.clone(), record)
-    })
+    let namespace = select(vec![RECORD_NAMESPACE, RECORD_NAMESPACE, "a-team"]);
+    (any_member(), 0..6u8, namespace, prop::bool::weighted(0.9), prop::bool::weighted(0.1)).prop_map(
+        |(peer, octet, namespace, imported, broken)| {
+            let imported = imported && peer.cluster.as_str() != "c1";
+            let mut record = record_of(&peer, namespace, '-', octet, imported);
+            record.unreadable = broken.then(|| "no sense".into());
+            (record.key.clone(), record)
+        },
+    )
 }
 
 fn any_copy() -> impl Strategy<Value = (String, Record)> {
-    (any_member(), 0..6u8).prop_map(|(peer, octet)| {
-        let record = record_of(&peer, "broker", '.', octet, true);
-        (record.key.name.clone(), record)
+    (any_member(), 0..6u8, prop::bool::weighted(0.1)).prop_map(|(peer, octet, broken)| {
+        let mut record = record_of(&peer, "broker", '.', octet, true);
+        record.unreadable = broken.then(|| "no sense".into());
+        (record.key.name().into(), record)
     })
 }
 
@@ -108,7 +116,7 @@ prop_compose! {
         gateway in any_gateway(), nth in 0..2u8, uid in 0..2u8, running in prop::bool::weighted(0.8), complete in prop::bool::weighted(0.9),
         ready in prop::bool::weighted(0.8), deleting in prop::bool::weighted(0.1), created in 0..2i64,
     ) -> (ObjectKey, GatewayPod) {
-        let key = ObjectKey::new("kube-system", format!("vpc-nat-gw-{gateway}-{nth}"));
+        let key = ObjectKey::new("kube-system", &format!("vpc-nat-gw-{gateway}-{nth}")).expect("a key");
         let octet = if gateway.as_str() == "gw1" { 11 } else { 12 };
         let external = [("ovn-vpc-external-network.kube-system".to_string(), Ipv4Addr::new(172, 50, 16, octet + 10 * nth))];
         let pod = GatewayPod {
@@ -204,10 +212,12 @@ fn any_happening() -> impl Strategy<Value = Happening> {
     let eip = (any_gateway(), 0..2i64).prop_map(|(gateway, created)| {
         (format!("eip{created}"), Eip { gateway, address: Ipv4Addr::new(172, 50, 16, 101), created })
     });
-    let member = (select(vec!["c1", "c2"]), select(vec!["uid0", "uid1"])).prop_map(|(cluster, uid)| {
-        let member = Member { cluster: name(cluster), uid: uid.into() };
-        (member.name(), member)
-    });
+    let member = (select(vec!["c1", "c2"]), select(vec!["uid0", "uid1"]), 0..3i64, 0..3i64).prop_map(
+        |(cluster, uid, renewed, read)| {
+            let member = Member { cluster: name(cluster), uid: uid.into() };
+            (member.name(), Renewal { member, renewed: 10 * renewed, lasts: 10, read: 10 * read })
+        },
+    );
     prop_oneof![
         8 => event(any_change(any_tunnel()).prop_map(Event::Tunnels)),
         3 => event(any_change(any_record()).prop_map(Event::Records)),
@@ -223,7 +233,7 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         1 => event(any_change(vpc).prop_map(Event::Vpcs)),
         1 => event(any_change(node).prop_map(Event::Nodes)),
         1 => event(any_change(globalnet).prop_map(Event::Globalnets)),
-        1 => event(prop::option::weighted(0.9, Just(name("c1"))).prop_map(Event::Identity)),
+        1 => event(prop::option::weighted(0.9, select(vec!["c1", "c1", "c2", "not an id"])).prop_map(|id| Event::Identity(id.map(str::parse)))),
         1 => event(vec(1..9u8, 0..8).prop_map(|octets| Event::Egress(octets.into_iter().map(|o| Ipv4Addr::new(242, 0, 0, o)).collect()))),
         1 => event(select(vec!["broker", "elsewhere"]).prop_map(|n| Event::Joining(n.into()))),
         1 => event(select(vec!["uid0", "uid1"]).prop_map(|uid| Event::Uid(uid.into()))),
@@ -264,12 +274,12 @@ fn all_said(state: &State) -> BTreeMap<Scope, Said> {
         for cluster in ["c1", "c2", "c3"] {
             let copy = format!("{gateway}.{cluster}");
             said.insert(Scope::Export(copy.clone()), Said::Record(exchange::export(state, &copy)));
-            let key = ObjectKey::new(RECORD_NAMESPACE, format!("{gateway}-{cluster}"));
+            let key = ObjectKey::new(RECORD_NAMESPACE, &format!("{gateway}-{cluster}")).expect("a key");
             said.insert(Scope::Import(key.clone()), Said::Record(exchange::import(state, &key)));
         }
     }
     for (namespace, tunnel) in ["ns1", "ns2"].iter().flat_map(|ns| ["t1", "t2", "t3"].map(|t| (*ns, t))) {
-        let key = ObjectKey::new(namespace, tunnel);
+        let key = ObjectKey::new(namespace, tunnel).expect("a key");
         said.insert(Scope::Tunnel(key.clone()), Said::Tunnel(status::tunnel(state, &key).map(Box::new)));
     }
     said
@@ -279,7 +289,7 @@ fn all_said(state: &State) -> BTreeMap<Scope, Said> {
 fn leads_to(state: &State, tunnel: &ObjectKey, record: &ObjectKey) -> bool {
     let spec = state.tunnel(tunnel).and_then(|tunnel| tunnel.spec.as_ref().ok());
     match spec.map(|spec| &spec.ends) {
-        Some(Ends::ByGateway { peer, .. }) => record.name == format!("{}-{}", peer.gateway, peer.cluster),
+        Some(Ends::ByGateway { peer, .. }) => record.name() == format!("{}-{}", peer.gateway, peer.cluster),
         Some(Ends::ByVpc { .. }) | None => false,
     }
 }
@@ -338,8 +348,8 @@ proptest! {
                 }
                 Event::Outcome(gateway, new) => {
                     let serves = |state: &State| state.outcome(gateway).filter(|outcome| outcome.pod_uid == new.pod_uid).cloned();
-                    let word = |outcome: Option<Outcome>| outcome.map(|outcome| format!("{:?}", outcome.of(key)));
-                    leaves(key) || serves(&state).is_none() || word(serves(&earlier)) != word(serves(&state))
+                    let part = |outcome: Option<Outcome>| outcome.map(|outcome| format!("{:?}", outcome.of(key)));
+                    leaves(key) || serves(&state).is_none() || part(serves(&earlier)) != part(serves(&state))
                 }
                 _ => true,
             };
@@ -356,7 +366,7 @@ proptest! {
         let mut one_by_one = State::new(Given::default());
         let mut at_once = State::new(Given::default());
         for state in [&mut one_by_one, &mut at_once] {
-            state.apply(Event::Identity(Some(name("c1"))));
+            state.apply(Event::Identity(Some("c1".parse())));
             state.apply(Event::Tunnels(Change::Reset(BTreeMap::new())));
         }
         for (key, tunnel) in tunnels.clone() { one_by_one.apply(Event::Tunnels(Change::Put(key, tunnel))); }

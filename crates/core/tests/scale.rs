@@ -16,7 +16,7 @@ use causeway_core::vpc::{
 fn want(tunnels: u32) -> Want {
     let tunnel = |n: u32| {
         let tunnel = TunnelWant {
-            owner: ObjectKey::new("ns1", format!("t{n}")),
+            owner: ObjectKey::new("ns1", &format!("t{n}")).expect("a key"),
             kind: TunnelKind::Vxlan { vni: 100 + n, port: 4789 },
             local: [172, 50, 16, 11].into(),
             remote: Ipv4Addr::from(0xac33_0000 + n),

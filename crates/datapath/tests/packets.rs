@@ -93,7 +93,7 @@ async fn gre_crosses_or_the_kernel_is_named_as_the_reason_and_the_vxlan_beside_i
     let applied = datapath.apply(&plan, None).await.expect("applied");
     assert!(!applied.failures.is_empty());
     for (index, error) in &applied.failures {
-        assert_eq!(plan.steps[*index].owner, Some(ObjectKey::new("ns1", "far")));
+        assert_eq!(plan.steps[*index].owner, Some(ObjectKey::new("ns1", "far").expect("a key")));
         assert_eq!(*error, StepError::KernelLacksTunnelType("gre"), "{:?}", plan.steps[*index]);
     }
     lab.assert_crosses();
@@ -113,7 +113,10 @@ async fn sixty_tunnels_come_and_go_in_one_round_trip_each() {
         );
     }
     let (plan, have) = lab.converge(0, &want).await;
-    assert!(plan.steps.iter().all(|step| step.owner != Some(ObjectKey::new("ns1", "demo"))), "{plan:?}");
+    assert!(
+        plan.steps.iter().all(|step| step.owner != Some(ObjectKey::new("ns1", "demo").expect("a key"))),
+        "{plan:?}"
+    );
     assert_eq!(have.links.values().filter(|link| link.is_ours()).count(), 61);
     lab.assert_crosses();
     lab.converge(0, &demo(0, VXLAN)).await;

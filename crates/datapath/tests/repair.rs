@@ -106,7 +106,7 @@ async fn a_foreign_link_or_route_in_the_way_stops_that_tunnel_alone() {
     add(&mut want, "taken", 1, TunnelKind::Vxlan { vni: 201, port: 4789 });
     add(&mut want, "routed", 2, TunnelKind::Vxlan { vni: 202, port: 4789 });
     let (plan, have) = lab.converge(0, &want).await;
-    let problem = |name: &str| plan.problems.get(&ObjectKey::new("ns1", name));
+    let problem = |name: &str| plan.problems.get(&ObjectKey::new("ns1", name).expect("a key"));
     assert_eq!(problem("taken"), Some(&Problem::NameTaken { link: "taken".into() }));
     assert!(matches!(problem("routed"), Some(Problem::RouteTaken { .. })), "{plan:?}");
     assert_eq!(problem("demo"), None);

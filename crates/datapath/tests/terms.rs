@@ -181,6 +181,25 @@ async fn a_reader_that_stopped_reading_holds_nobody_up() {
     assert!(applied.expect("applied").failures.is_empty());
 }
 
+#[tokio::test]
+async fn a_tool_that_hangs_is_ended_and_the_next_change_goes_on() {
+    require(&[("flock", &["--version"]), ("timeout", &["--version"])]);
+    let lab = Lab::new(Variant::Nft);
+    let dir = tempfile::tempdir().expect("a folder");
+    let tool = dir.path().join("iptables-nft-restore");
+    std::fs::write(&tool, "#!/bin/bash\nexec sleep 1000\n").expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&tool, mode).expect("executable");
+    let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", dir.path().display());
+    let hanging = Commands::new(Local { path: Some(path.into()), ..lab.gateways[0].runner() });
+    let build = plan(&demo(0, VXLAN), &observed(&lab.datapath(0)).await);
+    let applied = hanging.apply(&build, Some(1)).await.expect("an answer");
+    let failed: Vec<String> = applied.failures.keys().map(|at| build.steps[*at].action.to_string()).collect();
+    assert_eq!(failed, ["SNAT rule for 242.1.0.0/16", "segment size rule"]);
+    let (_, have) = lab.converge(0, &demo(0, VXLAN)).await;
+    assert!(have.links.contains_key("demo"));
+}
+
 /// A runner that reads nothing of the answer until it may.
 struct Deaf<'a> {
     inner: Local,

@@ -22,10 +22,12 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Starts it as a deployment would, but for the lease and the broker.
+    /// Starts it as a deployment would, but for the lease and the broker; `BENCH_CONTROLLER` may name another
+    /// program than the one that was built with this.
     pub(crate) fn start(kubeconfig: &Path, folder: &Path) -> anyhow::Result<Controller> {
         let log = folder.join("controller.log");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_causeway"));
+        let usual = || env!("CARGO_BIN_EXE_causeway").into();
+        let mut command = Command::new(std::env::var_os("BENCH_CONTROLLER").unwrap_or_else(usual));
         command.arg("controller").arg("--kubeconfig").arg(kubeconfig);
         command.args(["--cluster-id", "c1", "--globalnet-cidr", "242.0.0.0/16"]);
         let egress: Vec<String> = (1..=8).map(|host| format!("242.0.0.{host}")).collect();
@@ -65,9 +67,14 @@ impl Controller {
     /// Waits for it to end, which it must not, and says what it said last.
     pub(crate) async fn ended(&mut self) -> anyhow::Error {
         let status = self.child.wait().await;
+        anyhow::anyhow!("the controller ended ({status:?}): {}", self.last_lines())
+    }
+
+    /// The end of its log.
+    pub(crate) fn last_lines(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let last: Vec<&str> = log.lines().rev().take(5).collect();
-        anyhow::anyhow!("the controller ended ({status:?}): {}", last.join("\n"))
+        last.join("\n")
     }
 
     /// Ends it politely.

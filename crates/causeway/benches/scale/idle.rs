@@ -13,9 +13,8 @@ use crate::gateways::Gateways;
 use crate::pretend::Pretend;
 use crate::shape::Shape;
 use crate::stage::timed;
-use crate::table::{met, seconds};
+use crate::table::{met, seconds, sizes};
 
-const GATEWAYS: usize = 1_000;
 const MINUTE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Of one core.
@@ -23,9 +22,16 @@ const AIM_PERCENT: f64 = 1.0;
 
 /// Measures and prints.
 pub(crate) async fn run() -> anyhow::Result<()> {
+    for size in sizes([1_000])? {
+        measure(size).await?;
+    }
+    Ok(())
+}
+
+async fn measure(size: usize) -> anyhow::Result<()> {
     let gateways = Arc::new(Gateways::create(1)?);
     let pretend = Arc::new(Pretend::new(gateways.clone()));
-    let shape = Shape { gateways: GATEWAYS, peers: 1 };
+    let shape = Shape { gateways: size, peers: 1 };
     let cluster = Cluster::start(pretend.clone(), gateways.folder(), shape).await?;
     let mut controller = Controller::start(cluster.kubeconfig(), gateways.folder())?;
     timeout(PATIENCE, cluster.published()).await.context("the gateways' records")??;
@@ -36,7 +42,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
         }
     };
     timeout(PATIENCE, rehearsed).await.context("the real gateway was not looked at again")?;
-    let up = timed(&mut controller, cluster.create(1..GATEWAYS)).await.context("the others")?;
+    let up = timed(&mut controller, cluster.create(1..size)).await.context("the others")?;
     timeout(PATIENCE, at_rest(&cluster)).await.context("the controller does not come to rest")?;
 
     let (requests, cpu, looks) = (cluster.requests(), controller.cpu()?, pretend.looks());
@@ -52,7 +58,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "\n{GATEWAYS} gateways with a tunnel each, idle for a minute (gateways pretended below the exec)"
+        "\n{size} gateways with a tunnel each, idle for a minute (gateways pretended below the exec)"
     )?;
     writeln!(out, "  ready after {} s", seconds(up))?;
     writeln!(

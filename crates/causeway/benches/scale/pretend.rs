@@ -169,6 +169,7 @@ fn as_another(said: &str, gateway: usize) -> String {
         [
             shape::external(gateway).to_string(),
             shape::lan(gateway).to_string(),
+            shape::inside(gateway, 1).to_string(),
             format!("02:43:{a:02x}:{b:02x}:{c:02x}:{d:02x}"),
             shape::vni(tunnel).to_string(),
             shape::name(tunnel),

@@ -112,7 +112,9 @@ pub(crate) async fn timed(
 ) -> anyhow::Result<Duration> {
     let start = Instant::now();
     tokio::select! {
-        done = timeout(PATIENCE, work) => done.context("it took too long")??,
+        done = timeout(PATIENCE, work) => {
+            done.with_context(|| format!("it took too long; the controller's last words: {}", controller.last_lines()))??;
+        }
         ended = controller.ended() => return Err(ended),
     }
     Ok(start.elapsed())

@@ -40,7 +40,7 @@ async fn one_line_of_kubectl_tells_that_it_is_up_through_which_gateway_and_to_wh
 
     let refused =
         one.kubectl(&["patch", "vnt", "-n", NS, "vx0", "--type=merge", "-p", r#"{"spec":{"type":"gre"}}"#]);
-    refused.await.refused(&["spec.type", "the type can not change once the tunnel was up"]);
+    refused.await.refused(&["spec.type", "the type cannot change once the tunnel was up"]);
 }
 
 #[tokio::test]

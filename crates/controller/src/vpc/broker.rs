@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::Vpc;
-use super::watch::{SUBMARINER, only};
+use super::watch::{SUBMARINER, only, record};
 use crate::follow::{Interruption, Seen, Watch};
 use crate::sources::{Feed, Sources, Standing};
 
@@ -73,7 +73,7 @@ async fn follow_coordinates(feed: Feed<Vpc>, room: Arc<Vpc>) {
             if found.is_none() && room.options.broker.is_none() {
                 tracing::info!("no ServiceDiscovery object says where the broker is; waiting for one");
             }
-            let identity = found.as_ref().and_then(|found| found.spec.cluster_id.as_deref()?.parse().ok());
+            let identity = found.as_ref().and_then(|found| parse::identity(&found.spec));
             feed.tell(Event::Identity(identity));
             room.coordinates.send_if_modified(|known| {
                 // The last known broker is kept while the object is away: so is what it holds.
@@ -132,9 +132,7 @@ async fn follow_broker(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker, trouble: &
 async fn follow_copies(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker, trouble: &Notify) {
     let api = Api::namespaced(broker.client.clone(), &broker.namespace);
     let copies = Watch::<GatewayExIp>::new(api).resync(room.options.resync_interval);
-    let copy = |object: &kube::core::DeserializeGuard<GatewayExIp>| {
-        (object.name_any(), object.0.as_ref().ok().map(parse::record))
-    };
+    let copy = |object: &kube::core::DeserializeGuard<GatewayExIp>| (object.name_any(), record(object));
     let tell = |seen: Result<Seen<_, _>, Interruption>| match seen {
         Ok(seen) => {
             if let Some(change) = seen.change() {

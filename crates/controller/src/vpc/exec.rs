@@ -33,10 +33,10 @@ pub struct PodExec {
 impl PodExec {
     /// For a pod of a gateway.
     pub(super) fn new(room: &Vpc, pod: &PodRef) -> Self {
-        let pods = Api::namespaced(room.house.client.clone(), &pod.key.namespace);
+        let pods = Api::namespaced(room.house.client.clone(), pod.key.namespace());
         Self {
             pods,
-            pod: pod.key.name.clone(),
+            pod: pod.key.name().into(),
             limit: room.options.exec_timeout,
             farewells: room.farewells.clone(),
         }

@@ -36,14 +36,18 @@ impl Vpc {
 async fn carry_out(term: &Term, client: &Client, task: RecordTask, which: &'static str) -> Next {
     let (key, written) = match task {
         RecordTask::Nothing => return Next::Done,
-        RecordTask::Put(object, Some(version)) => {
-            let api: Api<GatewayExIp> = Api::namespaced(client.clone(), &object.key.namespace);
-            let patch = Patch::Merge(body(&object, Some(&version)));
-            let written = guarded(term, WHAT, api.patch(&object.key.name, &patching(), &patch)).await;
+        RecordTask::Update { object, version, unset } => {
+            let api: Api<GatewayExIp> = Api::namespaced(client.clone(), object.key.namespace());
+            let mut body = body(&object, Some(&version));
+            for label in unset {
+                body["metadata"]["labels"][label] = Value::Null;
+            }
+            let patch = Patch::Merge(body);
+            let written = guarded(term, WHAT, api.patch(object.key.name(), &patching(), &patch)).await;
             (object.key, written.map(drop))
         }
-        RecordTask::Put(object, None) => {
-            let api: Api<GatewayExIp> = Api::namespaced(client.clone(), &object.key.namespace);
+        RecordTask::Create(object) => {
+            let api: Api<GatewayExIp> = Api::namespaced(client.clone(), object.key.namespace());
             let create = async {
                 let new = serde_json::from_value(body(&object, None)).map_err(kube::Error::SerdeError)?;
                 api.create(&posting(), &new).await
@@ -52,8 +56,8 @@ async fn carry_out(term: &Term, client: &Client, task: RecordTask, which: &'stat
             (object.key, written.map(drop))
         }
         RecordTask::Delete(key, version) => {
-            let api: Api<GatewayExIp> = Api::namespaced(client.clone(), &key.namespace);
-            let written = guarded(term, WHAT, api.delete(&key.name, &deleting(&version))).await;
+            let api: Api<GatewayExIp> = Api::namespaced(client.clone(), key.namespace());
+            let written = guarded(term, WHAT, api.delete(key.name(), &deleting(&version))).await;
             (key, written.map(drop))
         }
     };
@@ -67,8 +71,8 @@ fn body(object: &RecordObject, version: Option<&str>) -> Value {
         "apiVersion": "kubeovn.ustc.io/v1",
         "kind": "GatewayExIp",
         "metadata": {
-            "name": object.key.name,
-            "namespace": object.key.namespace,
+            "name": object.key.name(),
+            "namespace": object.key.namespace(),
             "labels": object.labels,
             "resourceVersion": version,
         },

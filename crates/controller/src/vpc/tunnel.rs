@@ -1,6 +1,6 @@
 //! Writing a tunnel object: its finalizer, its status, and events about it.
 
-use causeway_api::{VpcNatTunnel, condition, parse};
+use causeway_api::{LooseTunnel, VpcNatTunnel, condition, parse};
 use causeway_core::ObjectKey;
 use causeway_core::vpc::objects::{TUNNEL_FINALIZER, Tunnel};
 use causeway_core::vpc::status::{self, CLEANUP_BLOCKED, Finalizer, READY, TunnelStatus};
@@ -24,22 +24,22 @@ impl Vpc {
             let Some(tunnel) = state.tunnel(key).cloned() else { return Next::Done };
             (tunnel, task)
         };
-        let api: Api<VpcNatTunnel> = Api::namespaced(self.house.client.clone(), &key.namespace);
+        let api: Api<LooseTunnel> = Api::namespaced(self.house.client.clone(), key.namespace());
         let version = &tunnel.resource_version;
         let written = match task.finalizer {
             Finalizer::Add => {
-                write::finalizers(term, &api, &key.name, version, &finalizers(&tunnel, true)).await
+                write::finalizers(term, &api, key.name(), version, &finalizers(&tunnel, true)).await
             }
             Finalizer::Remove => {
                 tracing::info!(object = %key, "nothing is left of it: letting it go");
-                write::finalizers(term, &api, &key.name, version, &finalizers(&tunnel, false)).await
+                write::finalizers(term, &api, key.name(), version, &finalizers(&tunnel, false)).await
             }
             Finalizer::Leave | Finalizer::Blocked(_) => {
                 let Some(wanted) = task.status.filter(|wanted| *wanted != tunnel.status) else {
                     return Next::Done;
                 };
                 let body = body(&wanted, self.house.clock.now());
-                let written = write::status(term, &api, &key.name, version, body).await;
+                let written = write::status(term, &api, key.name(), version, body).await;
                 if written.is_ok() {
                     self.announce_change(term, &tunnel, &wanted);
                 }
@@ -57,8 +57,8 @@ impl Vpc {
 
     /// What was just written is known at once, so that nothing is decided, or sent again, on the version before.
     /// The watch may have been faster, and may know of later writes: then it is right.
-    fn take_in(&self, before: &Tunnel, written: &VpcNatTunnel) {
-        let after = parse::tunnel(written);
+    fn take_in(&self, before: &Tunnel, written: &LooseTunnel) {
+        let Some(after) = parse::loose_tunnel(written) else { return };
         if after.deleting && after.finalizers.is_empty() {
             return;
         }
@@ -90,8 +90,8 @@ impl Vpc {
         let about = ObjectReference {
             api_version: Some(VpcNatTunnel::api_version(&()).into()),
             kind: Some(VpcNatTunnel::kind(&()).into()),
-            namespace: Some(tunnel.key.namespace.clone()),
-            name: Some(tunnel.key.name.clone()),
+            namespace: Some(tunnel.key.namespace().into()),
+            name: Some(tunnel.key.name().into()),
             uid: Some(tunnel.uid.clone()),
             ..ObjectReference::default()
         };

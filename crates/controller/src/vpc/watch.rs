@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use causeway_api::foreign::{kube_ovn, submariner};
-use causeway_api::{GatewayExIp, VpcNatTunnel, parse};
+use causeway_api::{GatewayExIp, LooseTunnel, parse};
 use causeway_core::names::parse_address;
+use causeway_core::vpc::exchange::Record;
 use causeway_core::vpc::nodes::Nodes;
-use causeway_core::vpc::objects::{NodeHealth, Tunnel, Workload};
+use causeway_core::vpc::objects::{NodeHealth, Workload};
 use causeway_core::vpc::{Change, Event};
 use causeway_core::{Cidr, ObjectKey};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
@@ -54,24 +55,37 @@ pub(super) fn by_key<K: Resource, V>(
 where
     DeserializeGuard<K>: Resource,
 {
-    move |object| (parse::key(object.meta()), object.0.as_ref().ok().and_then(&value))
+    move |object| keyed(object, object.0.as_ref().ok().and_then(&value))
 }
 
-/// A tunnel that cannot be decoded says so in its status, like any other that makes no sense.
-fn tunnel(object: &DeserializeGuard<VpcNatTunnel>) -> (ObjectKey, Option<Tunnel>) {
-    let tunnel = match &object.0 {
-        Ok(object) => parse::tunnel(object),
-        Err(invalid) => parse::unreadable_tunnel(&invalid.metadata, &invalid.error.to_string()),
-    };
-    (parse::key(object.meta()), Some(tunnel))
+/// An object's key with a value; one that has no key counts as absent.
+fn keyed<K: Resource, V>(object: &DeserializeGuard<K>, value: Option<V>) -> (ObjectKey, Option<V>)
+where
+    DeserializeGuard<K>: Resource,
+{
+    match parse::key(object.meta()) {
+        Some(key) => (key, value),
+        // No namespace has a dot: this is nobody's.
+        None => (ObjectKey::new("no.namespace", "none").expect("two names"), None),
+    }
+}
+
+/// A record that cannot be decoded counts as present.
+pub(super) fn record(object: &DeserializeGuard<GatewayExIp>) -> Option<Record> {
+    match &object.0 {
+        Ok(object) => parse::record(object),
+        Err(invalid) => parse::unreadable_record(&invalid.metadata, &invalid.error.to_string()),
+    }
 }
 
 fn start_own(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
     let client = || room.house.client.clone();
-    sources.watch("vpcnattunnels", Watch::new(Api::all(client())), tunnel, Event::Tunnels);
+    let tunnels = Watch::<LooseTunnel>::new(Api::all(client()));
+    sources.watch("vpcnattunnels", tunnels, by_key(parse::loose_tunnel), Event::Tunnels);
     // Listed anew now and then: both sides of the exchange are compared as a whole.
     let records = Watch::<GatewayExIp>::new(Api::all(client())).resync(room.options.resync_interval);
-    sources.watch("gatewayexips", records, by_key(|object| Some(parse::record(object))), Event::Records);
+    let by_key = |object: &DeserializeGuard<GatewayExIp>| keyed(object, record(object));
+    sources.watch("gatewayexips", records, by_key, Event::Records);
 }
 
 /// What gateways are: listed anew when kube-ovn is told to name them otherwise.

@@ -1,16 +1,16 @@
-//! What is seen, and what a worker is sent to look after because of it.
+//! What is seen, and what a worker is sent to reconcile because of it.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use super::exchange::Record;
-use super::member::Member;
+use super::member::Renewal;
 use super::objects::{Eip, GatewayPod, NodeHealth, StaticRoute, Subnet, Tunnel, VpcGateway, Workload};
 use super::outcome::Outcome;
-use crate::names::{Cidr, ClusterId, GatewayName, ObjectKey};
+use crate::names::{Cidr, ClusterId, GatewayName, Invalid, ObjectKey};
 use crate::room::Change;
 
-/// What a worker is sent to look after.
+/// What a worker is sent to reconcile.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// A gateway's network namespace.
@@ -54,11 +54,11 @@ pub enum Event {
     /// Gateway records at the broker by name.
     Copies(Change<String, Record>),
     /// Who goes by which id at the broker, by the name of the claim.
-    Members(Change<String, Member>),
-    /// The broker keeps no claims, or we can not make one.
+    Members(Change<String, Renewal>),
+    /// The broker keeps no claims, or we cannot make one.
     NoMembers,
-    /// Who we are.
-    Identity(Option<ClusterId>),
+    /// Who we are, where something says so; or why that cannot be an id.
+    Identity(Option<Result<ClusterId, Invalid>>),
     /// What tells us from another cluster that claims our id.
     Uid(String),
     /// A broker is about to be listed; the exchange has this namespace there.

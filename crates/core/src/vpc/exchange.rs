@@ -2,7 +2,8 @@
 //!
 //! Each cluster publishes a record per ready gateway, copies its own records to the broker, and brings
 //! the others' copies home. It writes and deletes at the broker only what it originated, and here only
-//! its own records and imported ones.
+//! its own records and imported ones. When its id changes, what it published under the former one goes, here and
+//! at the broker, as long as its claim to that id is there to prove that it was its own ([`super::member`]).
 
 use std::collections::BTreeMap;
 
@@ -47,6 +48,8 @@ pub struct Record {
     pub origin_namespace: Option<String>,
     /// Whether it is on its way out.
     pub deleting: bool,
+    /// Why what it says cannot be used, if it cannot: it counts as present.
+    pub unreadable: Option<String>,
 }
 
 /// A record as it should be written.
@@ -67,8 +70,17 @@ pub struct RecordObject {
 pub enum RecordTask {
     /// It is as it should be.
     Nothing,
-    /// Write it, over the version given if there is one.
-    Put(RecordObject, Option<String>),
+    /// Make it: there is none.
+    Create(RecordObject),
+    /// Write it over the version given.
+    Update {
+        /// What it should be.
+        object: RecordObject,
+        /// The version last seen.
+        version: String,
+        /// Labels that it has and should not have.
+        unset: Vec<&'static str>,
+    },
     /// Remove the version given.
     Delete(ObjectKey, String),
 }
@@ -78,7 +90,7 @@ impl Record {
     /// share one name. A record under the VPC's name is another matter.
     pub fn peer(&self) -> Option<Peer> {
         let peer = Peer { cluster: self.cluster.clone()?, gateway: self.gateway.clone()? };
-        let cluster = self.key.name.strip_prefix(peer.gateway.as_str())?.strip_prefix('-')?;
+        let cluster = self.key.name().strip_prefix(peer.gateway.as_str())?.strip_prefix('-')?;
         (cluster == peer.cluster.as_str()).then_some(peer)
     }
 
@@ -90,28 +102,36 @@ impl Record {
 
     /// Where a copy belongs in a member cluster: the dot of a gateway's record becomes a dash again.
     pub fn home(&self) -> Option<ObjectKey> {
-        let namespace = self.origin_namespace.clone().unwrap_or_else(|| RECORD_NAMESPACE.into());
+        let namespace = self.origin_namespace.as_deref().unwrap_or(RECORD_NAMESPACE);
         let (gateway, cluster) = (self.gateway.as_ref()?, self.cluster.as_ref()?);
-        let name = if self.is_of_gateway() { format!("{gateway}-{cluster}") } else { self.key.name.clone() };
-        Some(ObjectKey { namespace, name })
+        let name = if self.is_of_gateway() { &format!("{gateway}-{cluster}") } else { self.key.name() };
+        ObjectKey::new(namespace, name).ok()
     }
 
     /// Whether a copy is named after its gateway and cluster.
     fn is_of_gateway(&self) -> bool {
         let (Some(gateway), Some(cluster)) = (&self.gateway, &self.cluster) else { return false };
-        self.key.name.strip_prefix(gateway.as_str()).and_then(|rest| rest.strip_prefix('.'))
+        self.key.name().strip_prefix(gateway.as_str()).and_then(|rest| rest.strip_prefix('.'))
             == Some(cluster.as_str())
     }
 
+    /// The labels that we write, as they are.
+    fn labels(&self) -> [(&'static str, Option<&str>); 5] {
+        [
+            (LOCAL_VPC, self.vpc.as_deref()),
+            (LOCAL_GATEWAY, self.gateway.as_ref().map(GatewayName::as_str)),
+            (LOCAL_CLUSTER, self.cluster.as_ref().map(ClusterId::as_str)),
+            (ORIGIN, self.origin.as_ref().map(ClusterId::as_str)),
+            (ORIGIN_NAMESPACE, self.origin_namespace.as_deref()),
+        ]
+    }
+
     fn says(&self, object: &RecordObject) -> bool {
-        let label = |name| object.labels.get(name).map(String::as_str);
-        self.external_ip == object.external_ip
+        let wanted = |name| object.labels.get(name).map(String::as_str);
+        self.unreadable.is_none()
+            && self.external_ip == object.external_ip
             && self.globalnet == object.globalnet
-            && self.vpc.as_deref() == label(LOCAL_VPC)
-            && self.gateway.as_ref().map(GatewayName::as_str) == label(LOCAL_GATEWAY)
-            && self.cluster.as_ref().map(ClusterId::as_str) == label(LOCAL_CLUSTER)
-            && self.origin.as_ref().map(ClusterId::as_str) == label(ORIGIN)
-            && self.origin_namespace.as_deref() == label(ORIGIN_NAMESPACE)
+            && self.labels().iter().all(|(name, value)| *value == wanted(*name))
     }
 
     /// The same facts under another key and origin.
@@ -128,7 +148,12 @@ impl Record {
 fn task(want: Option<RecordObject>, have: Option<&Record>) -> RecordTask {
     match (want, have) {
         (Some(want), Some(have)) if have.says(&want) => RecordTask::Nothing,
-        (Some(want), have) => RecordTask::Put(want, have.map(|have| have.resource_version.clone())),
+        (Some(object), None) => RecordTask::Create(object),
+        (Some(object), Some(have)) => {
+            let too_many = have.labels().into_iter().filter(|(_, value)| value.is_some());
+            let unset = too_many.map(|(name, _)| name).filter(|name| !object.labels.contains_key(name));
+            RecordTask::Update { unset: unset.collect(), object, version: have.resource_version.clone() }
+        }
         (None, Some(have)) if !have.deleting => {
             RecordTask::Delete(have.key.clone(), have.resource_version.clone())
         }
@@ -138,7 +163,7 @@ fn task(want: Option<RecordObject>, have: Option<&Record>) -> RecordTask {
 
 /// Where the record of a gateway of ours is.
 pub(super) fn own_key(cluster: &ClusterId, gateway: &GatewayName) -> ObjectKey {
-    ObjectKey::new(RECORD_NAMESPACE, format!("{gateway}-{cluster}"))
+    ObjectKey::of_record(RECORD_NAMESPACE, gateway, cluster)
 }
 
 /// The record of a gateway of ours. It is written when the gateway is ready and stays while the gateway
@@ -146,7 +171,7 @@ pub(super) fn own_key(cluster: &ClusterId, gateway: &GatewayName) -> ObjectKey {
 pub fn own_record(state: &State, gateway: &GatewayName) -> RecordTask {
     let Some(cluster) = state.cluster() else { return RecordTask::Nothing };
     let key = own_key(cluster, gateway);
-    let have = state.records.here().get(&key).filter(|record| record.origin.is_none());
+    let have = state.records.here().get(&key);
     let exists = state.gateways.get(gateway).is_some();
     let want = state.gateways.published(gateway).zip(state.own.globalnet()).map(|(located, globalnet)| {
         let mut labels =
@@ -157,6 +182,9 @@ pub fn own_record(state: &State, gateway: &GatewayName) -> RecordTask {
     });
     match want {
         None if exists => RecordTask::Nothing,
+        // `a-b` of `c` and `a` of `b-c` share one name: what was brought from elsewhere gives way, and is not
+        // ours to remove here.
+        None => task(None, have.filter(|record| record.origin.is_none())),
         want => task(want, have),
     }
 }
@@ -167,15 +195,21 @@ pub fn export(state: &State, name: &str) -> RecordTask {
         return RecordTask::Nothing;
     };
     let have = copies.get(name);
+    if have.is_some_and(|copy| state.own.is_former(copy.origin.as_ref())) {
+        return task(None, have);
+    }
     if have.is_some_and(|copy| copy.origin.as_ref() != Some(cluster))
         || *state.own.standing() != Standing::Ours
     {
         return RecordTask::Nothing;
     }
-    let want = original(state, cluster, name).map(|record| {
-        let key = ObjectKey::new(state.records.broker_namespace.clone(), name);
-        record.moved(key, cluster, &record.key.namespace)
-    });
+    let original = original(state, cluster, name);
+    if original.is_some_and(|record| record.unreadable.is_some()) {
+        // What it said before stands until it is mended.
+        return RecordTask::Nothing;
+    }
+    let Ok(key) = ObjectKey::new(&state.records.broker_namespace, name) else { return RecordTask::Nothing };
+    let want = original.map(|record| record.moved(key, cluster, record.key.namespace()));
     task(want, have)
 }
 
@@ -183,33 +217,48 @@ pub fn export(state: &State, name: &str) -> RecordTask {
 /// may write elsewhere must not speak for a gateway.
 fn original<'a>(state: &'a State, cluster: &ClusterId, name: &str) -> Option<&'a Record> {
     let gateway = name.strip_suffix(cluster.as_str())?.strip_suffix('.')?;
-    let key = ObjectKey::new(RECORD_NAMESPACE, format!("{gateway}-{cluster}"));
+    let key = own_key(cluster, &gateway.parse().ok()?);
     let record =
-        state.records.here().get(&key).filter(|_| key.namespace != state.records.broker_namespace)?;
+        state.records.here().get(&key).filter(|_| key.namespace() != state.records.broker_namespace)?;
     let ours = record.origin.is_none() && record.cluster.as_ref() == Some(cluster);
     (ours && !record.deleting && record.copy_name().as_deref() == Some(name)).then_some(record)
 }
 
-/// A record brought from another cluster: it should say what the copy says, and go with it.
+/// Whether a record is one of ours from when we went by another id. Only our own claim to that id proves it.
+pub(super) fn is_former(state: &State, record: &Record) -> bool {
+    record.origin.is_none()
+        && record.key.namespace() == RECORD_NAMESPACE
+        && record.peer().is_some_and(|peer| state.own.is_former(Some(&peer.cluster)))
+}
+
+/// A record brought from another cluster: it should say what the copy says, and go with it. One of our own from
+/// when we went by another id goes.
 pub fn import(state: &State, key: &ObjectKey) -> RecordTask {
     let (Some(_), Some(cluster)) = (state.records.copies(), state.cluster()) else {
         return RecordTask::Nothing;
     };
     let have = state.records.here().get(key);
+    if have.is_some_and(|record| is_former(state, record)) {
+        return task(None, have);
+    }
     let ours = have.is_some_and(|record| record.origin.as_ref().is_none_or(|origin| origin == cluster));
-    if ours || key.namespace == state.records.broker_namespace {
+    if ours || key.namespace() == state.records.broker_namespace {
         return RecordTask::Nothing;
     }
     let is_it = |copy: &&Record| {
         !copy.deleting
             && copy.origin.as_ref().is_some_and(|origin| origin != cluster)
+            && !state.own.is_former(copy.origin.as_ref())
             && copy.cluster == copy.origin
     };
     // One that stands for its gateway by name comes before one that only happens to be called so.
     let copy = state.records.copies_for(key).filter(is_it).max_by_key(|copy| copy.is_of_gateway());
+    if copy.is_some_and(|copy| copy.unreadable.is_some()) {
+        return RecordTask::Nothing;
+    }
     let want = copy.and_then(|copy| {
         let origin = copy.origin.clone()?;
-        Some(copy.moved(key.clone(), &origin, &key.namespace))
+        Some(copy.moved(key.clone(), &origin, key.namespace()))
     });
     task(want, have)
 }

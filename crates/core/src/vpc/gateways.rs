@@ -233,7 +233,7 @@ impl Gateways {
             return Err(Trouble::GatewayNotRunning { gateway, why });
         };
         if pod.phase != "Running" {
-            let why = format!("pod {} is {}", pod.pod.key.name, pod.phase);
+            let why = format!("pod {} is {}", pod.pod.key.name(), pod.phase);
             return Err(Trouble::GatewayNotRunning { gateway, why });
         }
         match &pod.node {

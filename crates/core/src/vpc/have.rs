@@ -214,6 +214,6 @@ pub struct Holding {
 impl Holding {
     /// Whether an object owns anything here. A link without an alias is its namesake's.
     pub fn includes(&self, key: &ObjectKey) -> bool {
-        self.owners.contains(key) || self.unnamed.contains(&key.name)
+        self.owners.contains(key) || self.unnamed.contains(key.name())
     }
 }

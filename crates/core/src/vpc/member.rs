@@ -2,16 +2,21 @@
 //!
 //! Ids are self-declared. So each cluster keeps a claim there (a Lease that it renews): "I, known by the uid
 //! of my kube-system, go by this id". A cluster exchanges nothing before it has seen its own claim listed, so
-//! of two that come at once at least one sees the other's; then both are told, and neither writes at the
+//! of two that come at once at least one sees the other's; then both report it, and neither writes at the
 //! broker any more: they would undo each other's work for ever. A claim that is not renewed runs out.
+//!
+//! Clusters have clocks of their own. Whether a claim is renewed is therefore seen, not read: one whose time of
+//! renewal changes is alive from the moment that we saw it change. Only when a claim is seen for the first time
+//! there is nothing but its own clock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::exchange;
 use super::state::State;
 use crate::names::ClusterId;
 use crate::room::Change;
 
-/// A claim to an id.
+/// Who claims which id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// The id.
@@ -27,8 +32,52 @@ impl Member {
     }
 }
 
+/// A claim as read at the broker. Times are seconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Renewal {
+    /// Who claims what.
+    pub member: Member,
+    /// When it was last renewed, by the claimant's clock.
+    pub renewed: i64,
+    /// How long that lasts.
+    pub lasts: i64,
+    /// When it was read, by our clock.
+    pub read: i64,
+}
+
+/// A claim as we know it.
+#[derive(Debug, Clone)]
+pub struct Known {
+    member: Member,
+    renewed: i64,
+    /// Since when it has been renewed, by our clock.
+    since: i64,
+    lapsed: bool,
+}
+
+/// What is decided from a claim; a renewal is no news.
+impl PartialEq for Known {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.member, self.lapsed) == (&other.member, other.lapsed)
+    }
+}
+
+impl Known {
+    /// What a claim is after it was read again.
+    fn after(before: Option<&Self>, now: Renewal) -> Self {
+        let Renewal { member, renewed, lasts, read } = now;
+        let since = match before {
+            Some(before) if before.renewed == renewed => before.since,
+            Some(_) => read,
+            // A moment that is yet to come, by another clock than ours, counts as now.
+            None => renewed.min(read),
+        };
+        Self { lapsed: read.saturating_sub(since) > lasts, member, renewed, since }
+    }
+}
+
 /// The claims at the broker.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub enum Members {
     /// They have not been listed yet.
     #[default]
@@ -36,7 +85,7 @@ pub enum Members {
     /// Nobody can claim anything there.
     Unkept,
     /// By name.
-    Listed(BTreeMap<String, Member>),
+    Listed(BTreeMap<String, Known>),
 }
 
 impl Members {
@@ -48,22 +97,52 @@ impl Members {
             Self::Listed(members) => members,
         };
         let Some(us) = us else { return Standing::Unproven };
-        let other = members.iter().find(|(_, member)| member.cluster == us.cluster && member.uid != us.uid);
-        match other {
+        let mut alive = members.iter().filter(|(_, known)| !known.lapsed);
+        let is_other = |member: &Member| member.cluster == us.cluster && member.uid != us.uid;
+        match alive.find(|(_, known)| is_other(&known.member)) {
             Some((name, _)) => Standing::Contested(name.clone()),
-            None if members.get(&us.name()) == Some(us) => Standing::Ours,
+            None if members.get(&us.name()).is_some_and(|known| known.member == *us && !known.lapsed) => {
+                Standing::Ours
+            }
             None => Standing::Unproven,
         }
     }
 
-    /// The claims after a change; nothing before the first full list, when it is a late word of another broker.
-    pub(super) fn after(self, event: Change<String, Member>) -> Option<Self> {
+    /// The ids that we went by before, and that nobody else goes by now.
+    pub(super) fn former(&self, us: Option<&Member>) -> BTreeSet<ClusterId> {
+        let (Self::Listed(members), Some(us)) = (self, us) else { return BTreeSet::new() };
+        let others: BTreeSet<&ClusterId> = members
+            .values()
+            .filter(|known| known.member.uid != us.uid && !known.lapsed)
+            .map(|known| &known.member.cluster)
+            .collect();
+        let ours = members.values().map(|known| &known.member).filter(|member| member.uid == us.uid);
+        let former =
+            ours.map(|member| &member.cluster).filter(|id| **id != us.cluster && !others.contains(id));
+        former.cloned().collect()
+    }
+
+    /// The claims after a change; nothing before the first full list, when it comes late from another broker.
+    pub(super) fn after(&self, event: Change<String, Renewal>) -> Option<Self> {
         let mut members = match (self, &event) {
-            (Self::Listed(members), _) => members,
+            (Self::Listed(members), _) => members.clone(),
             (Self::Unknown | Self::Unkept, Change::Reset(_)) => BTreeMap::new(),
             (Self::Unknown | Self::Unkept, Change::Put(..) | Change::Gone(_)) => return None,
         };
-        event.carry_out(&mut members);
+        match event {
+            Change::Put(name, now) => {
+                let known = Known::after(members.get(&name), now);
+                members.insert(name, known);
+            }
+            Change::Gone(name) => drop(members.remove(&name)),
+            Change::Reset(all) => {
+                let known = |(name, now): (String, Renewal)| {
+                    let known = Known::after(members.get(&name), now);
+                    (name, known)
+                };
+                members = all.into_iter().map(known).collect();
+            }
+        }
         Some(Self::Listed(members))
     }
 }
@@ -89,12 +168,59 @@ pub struct MembershipTask {
     pub stale: Vec<String>,
 }
 
-/// Compiles our own claim: nothing before the others are listed.
+/// Compiles our own claim: nothing before the others are listed. A claim to a former id goes last: it proves that
+/// what was published under that id is ours to remove.
 pub fn membership(state: &State) -> MembershipTask {
     let (Members::Listed(members), Some(uid)) = (&state.own.members, &state.own.uid) else {
         return MembershipTask::default();
     };
     let claim = state.own.ourselves();
-    let stale = members.iter().filter(|(_, member)| member.uid == *uid && Some(*member) != claim.as_ref());
+    let ours = members.iter().filter(|(_, known)| known.member.uid == *uid);
+    let stale = ours.filter(|(_, known)| Some(&known.member) != claim.as_ref());
+    let stale = stale.filter(|(_, known)| !is_needed(state, &known.member.cluster));
     MembershipTask { stale: stale.map(|(name, _)| name.clone()).collect(), claim }
+}
+
+/// Whether something published under a former id of ours is still there, or may be.
+fn is_needed(state: &State, id: &ClusterId) -> bool {
+    let Some(copies) = state.records.copies().filter(|_| state.own.is_former(Some(id))) else {
+        return state.own.is_former(Some(id));
+    };
+    let at_broker = copies.values().any(|copy| copy.origin.as_ref() == Some(id));
+    let of_it = |record: &exchange::Record| record.cluster.as_ref() == Some(id);
+    let mut here = state.records.here().values().filter(|record| of_it(record));
+    at_broker || here.any(|record| exchange::is_former(state, record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(renewed: i64, read: i64) -> Change<String, Renewal> {
+        let member = Member { cluster: "c1".parse().expect("an id"), uid: "theirs".into() };
+        Change::Reset([(member.name(), Renewal { member, renewed, lasts: 360, read })].into())
+    }
+
+    fn contested(readings: &[(i64, i64)]) -> bool {
+        let us = Member { cluster: "c1".parse().expect("an id"), uid: "ours".into() };
+        let known = readings
+            .iter()
+            .fold(Members::Unknown, |known, (renewed, at)| known.after(read(*renewed, *at)).expect("a list"));
+        matches!(known.standing(Some(&us)), Standing::Contested(_))
+    }
+
+    #[test]
+    fn a_claim_runs_out_when_it_is_not_renewed() {
+        assert!(contested(&[(1000, 1000), (1000, 1360)]));
+        assert!(!contested(&[(1000, 1000), (1000, 1361)]));
+        assert!(!contested(&[(1000, 2000)]), "seen for the first time, it has only its own clock");
+    }
+
+    #[test]
+    fn a_claimant_whose_clock_is_wrong_is_noticed_when_it_renews() {
+        assert!(contested(&[(100, 2000), (220, 2120)]), "its clock is half an hour behind");
+        assert!(!contested(&[(100, 2000), (220, 2120), (220, 2481)]), "and then it is gone");
+        assert!(!contested(&[(9000, 2000), (9000, 2361)]), "its clock is ahead, and it is gone");
+        assert!(contested(&[(i64::MAX, i64::MIN)]), "no clock breaks it");
+    }
 }

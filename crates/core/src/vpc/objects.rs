@@ -26,7 +26,7 @@ pub struct Tunnel {
     pub finalizers: Vec<String>,
     /// Whether its owner gave up on cleaning (`causeway/abandon: "true"`).
     pub abandon: bool,
-    /// What it asks for, or why that can not be understood.
+    /// What it asks for, or why that cannot be understood.
     pub spec: Result<TunnelSpec, String>,
     /// What it says of itself now.
     pub status: TunnelStatus,

@@ -1,12 +1,12 @@
 //! Who we are: the facts about this cluster that every tunnel rests on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use super::member::{Member, Members, Standing};
 use super::outcome::Trouble;
 use super::want::EgressRange;
-use crate::names::{Cidr, ClusterId};
+use crate::names::{Cidr, ClusterId, Invalid};
 
 /// Values that people give by flag, which win over what is observed.
 #[derive(Debug, Clone, Default)]
@@ -23,13 +23,16 @@ pub struct Given {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Own {
     given: Given,
-    pub(super) identity: Option<ClusterId>,
+    /// What the cluster is called where it says so, if that can be an id.
+    pub(super) identity: Option<Result<ClusterId, Invalid>>,
     pub(super) uid: Option<String>,
     pub(super) globalnets: BTreeMap<String, Cidr>,
     pub(super) egress: Vec<Ipv4Addr>,
     pub(super) members: Members,
     /// How our claim to our id stands.
     standing: Standing,
+    /// The ids that we went by before, as our claims to them prove.
+    former: BTreeSet<ClusterId>,
     /// The longest run of egress addresses.
     run: Option<EgressRange>,
 }
@@ -43,13 +46,15 @@ impl Own {
 
     /// Works out what follows; to be called after a change.
     pub(super) fn work_out(&mut self) {
-        self.standing = self.members.standing(self.ourselves().as_ref());
+        let us = self.ourselves();
+        self.standing = self.members.standing(us.as_ref());
+        self.former = self.members.former(us.as_ref());
         self.run = EgressRange::longest_run(self.egress());
     }
 
     /// Our cluster's id, once known.
     pub(super) fn cluster(&self) -> Option<&ClusterId> {
-        self.given.cluster.as_ref().or(self.identity.as_ref())
+        self.given.cluster.as_ref().or(self.identity.as_ref()?.as_ref().ok())
     }
 
     /// Our cluster's range of global addresses.
@@ -68,6 +73,16 @@ impl Own {
         Some(Member { cluster: self.cluster()?.clone(), uid: self.uid.clone()? })
     }
 
+    /// The ids that we went by before.
+    pub(super) fn former(&self) -> &BTreeSet<ClusterId> {
+        &self.former
+    }
+
+    /// Whether we went by an id before.
+    pub(super) fn is_former(&self, id: Option<&ClusterId>) -> bool {
+        id.is_some_and(|id| self.former.contains(id))
+    }
+
     /// How our claim to our id stands at the broker.
     pub(super) fn standing(&self) -> &Standing {
         &self.standing
@@ -77,7 +92,15 @@ impl Own {
     pub(super) fn range(&self) -> Result<Cidr, Trouble> {
         let missing = |what: String| Trouble::ClusterIncomplete(what);
         let cluster = self.cluster().ok_or_else(|| {
-            missing("this cluster's id is not known: ServiceDiscovery submariner-operator/service-discovery is missing; or give --cluster-id".into())
+            let object = "ServiceDiscovery submariner-operator/service-discovery";
+            missing(match &self.identity {
+                Some(Err(invalid)) => {
+                    format!("this cluster's id cannot be used: in {object} {invalid}; or give --cluster-id")
+                }
+                Some(Ok(_)) | None => {
+                    format!("this cluster's id is not known: {object} is missing; or give --cluster-id")
+                }
+            })
         })?;
         if let Standing::Contested(by) = &self.standing {
             return Err(Trouble::ClusterIdTaken { cluster: cluster.clone(), by: by.clone() });

@@ -55,8 +55,8 @@ impl Records {
         changed
     }
 
-    /// Takes in what was seen at the broker. Before its first full list that is nothing: what comes then is a late
-    /// word of another one.
+    /// Takes in what was seen at the broker. Before its first full list that is nothing: what comes then comes late
+    /// from another one.
     pub(super) fn take_copies(&mut self, event: Change<String, Record>) -> Changed<String> {
         let copies = match (&mut self.copies, &event) {
             (Some(copies), _) => copies,
@@ -94,7 +94,7 @@ impl Records {
         let invalid = |why: String| Trouble::PeerInvalid { peer: peer.clone(), why };
         let records =
             || self.peers.of(peer).filter_map(|key| self.here.get(key)).filter(|record| !record.deleting);
-        let Some(record) = records().find(|record| record.key.namespace == RECORD_NAMESPACE) else {
+        let Some(record) = records().find(|record| record.key.namespace() == RECORD_NAMESPACE) else {
             return Err(match records().next() {
                 Some(Record { key, .. }) => {
                     invalid(format!("it is {key}, and only records in namespace {RECORD_NAMESPACE} count"))
@@ -102,6 +102,9 @@ impl Records {
                 None => Trouble::PeerUnknown(peer.clone()),
             });
         };
+        if let Some(why) = &record.unreadable {
+            return Err(invalid(why.clone()));
+        }
         let address = record
             .external_ip
             .parse()

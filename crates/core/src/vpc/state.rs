@@ -25,7 +25,7 @@ use crate::room::Change;
 
 pub use super::own::Given;
 
-/// The room's memory: the last word of each watch, and what follows from it.
+/// The room's memory: what each watch saw last, and what follows from it.
 #[derive(Debug, Clone, Default)]
 pub struct State {
     /// Counts events, so that "observed after" can be said without a clock.
@@ -139,7 +139,7 @@ impl State {
             Event::Vpcs(event) => self.apply_routes(event),
             Event::Records(event) => self.apply_records(event),
             Event::Copies(event) => self.apply_copies(event),
-            Event::Members(event) => match self.own.members.clone().after(event) {
+            Event::Members(event) => match self.own.members.after(event) {
                 Some(members) => self.apply_members(members),
                 None => Touched::new(),
             },
@@ -350,6 +350,7 @@ impl State {
                 ours.extend(record.gateway.clone().filter(|_| record.origin.is_none()));
                 touched.extend(exchanged(&record));
                 touched.extend(record.gateway.clone().map(Scope::Record));
+                touched.extend(self.own.is_former(record.cluster.as_ref()).then_some(Scope::Membership));
                 let Some(peer) = record.peer() else { continue };
                 for key in self.tunnels.to(&peer) {
                     let Some(gateway) = self.tunnels.get(key).and_then(gateway_of) else { continue };
@@ -378,16 +379,22 @@ impl State {
             return self.everything();
         }
         let both = changed.into_iter().flat_map(|(_, old, new)| [old, new]).flatten();
-        both.flat_map(|copy| exchanged(&copy)).collect()
+        let mut touched = Touched::new();
+        for copy in both {
+            touched.extend(exchanged(&copy));
+            touched.extend(self.own.is_former(copy.origin.as_ref()).then_some(Scope::Membership));
+        }
+        touched
     }
 
     /// Whether our id is ours alone decides about everything; whose the others are, about nothing here. A claim
     /// that was only renewed is no news, least of all our own.
     fn apply_members(&mut self, members: Members) -> Touched {
-        let standing = self.own.standing().clone();
+        let stands = |own: &Own| (own.standing().clone(), own.former().clone());
+        let stood = stands(&self.own);
         let before = std::mem::replace(&mut self.own.members, members);
         self.own.work_out();
-        match (before == self.own.members, standing == *self.own.standing()) {
+        match (before == self.own.members, stood == stands(&self.own)) {
             (true, _) => Touched::new(),
             (false, true) => [Scope::Membership].into(),
             (false, false) => self.around_us(),
@@ -422,7 +429,7 @@ impl State {
 /// The scopes at the broker and here that a record may concern.
 fn exchanged(record: &Record) -> Vec<Scope> {
     let export = record.copy_name().map(Scope::Export);
-    let at_broker = [Scope::Export(record.key.name.clone())];
+    let at_broker = [Scope::Export(record.key.name().into())];
     let here = record.home().map(Scope::Import);
     let itself = [Scope::Import(record.key.clone())];
     at_broker.into_iter().chain(export).chain(here).chain(itself).collect()

@@ -70,7 +70,7 @@ pub enum Finalizer {
 pub struct TunnelTask {
     /// About the finalizer.
     pub finalizer: Finalizer,
-    /// The status it should have; `None` while the first word from its gateway is awaited.
+    /// The status it should have; `None` while the first answer from its gateway is awaited.
     pub status: Option<TunnelStatus>,
 }
 
@@ -104,7 +104,8 @@ fn blocked(tunnel: &Tunnel, trouble: &Trouble) -> TunnelStatus {
     let message = format!(
         "the gateway still holds the tunnel and cannot be cleaned: {trouble}. To let the object go anyway: \
          kubectl annotate vpcnattunnel -n {} {} causeway/abandon=true",
-        tunnel.key.namespace, tunnel.key.name
+        tunnel.key.namespace(),
+        tunnel.key.name()
     );
     let mut status = tunnel.status.clone();
     set(&mut status, tunnel, CLEANUP_BLOCKED, true, trouble.reason(), message);

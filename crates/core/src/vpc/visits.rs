@@ -51,7 +51,7 @@ impl Visits {
 
     /// The gateways that were last seen holding something of an object.
     pub(super) fn holders(&self, key: &ObjectKey) -> impl Iterator<Item = &GatewayName> {
-        self.held.of(key).chain(self.unnamed.of(&key.name))
+        self.held.of(key).chain(self.unnamed.of(key.name()))
     }
 
     /// Whether a gateway was last seen holding something of an object.

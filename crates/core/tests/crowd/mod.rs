@@ -69,6 +69,7 @@ pub(crate) fn record(n: usize) -> Record {
         cluster: Some(cluster),
         origin_namespace: Some(RECORD_NAMESPACE.into()),
         deleting: false,
+        unreadable: None,
     }
 }
 
@@ -105,7 +106,7 @@ pub(crate) fn cluster(n: usize) -> State {
         (key, pod)
     });
     for event in [
-        Event::Identity(Some(parsed("us"))),
+        Event::Identity(Some("us".parse())),
         Event::Globalnets(all([("us".to_string(), parsed("242.0.0.0/16"))].into_iter())),
         Event::Egress(vec![[242, 0, 0, 1].into()]),
         Event::Vpcs(all([("v".to_string(), (0..n).map(route).collect())].into_iter())),

@@ -92,9 +92,7 @@ fn after_a_restart_of_ours_the_one_that_others_know_is_kept() {
     let mut world = two_replicas();
     world.visit("gw1");
     world.state.apply(replica("old", 1, 11, |pod| pod.ready = false));
-    let RecordTask::Put(record, None) = exchange::own_record(&world.state, &gw1()) else {
-        panic!("a record")
-    };
+    let RecordTask::Create(record) = exchange::own_record(&world.state, &gw1()) else { panic!("a record") };
     assert_eq!(record.external_ip, "172.50.16.13");
     let mut restarted = two_replicas();
     assert_eq!(serving(&restarted), "kube-system/old");

@@ -1,7 +1,7 @@
 //! How clusters learn each other's gateways.
 
 use causeway_core::vpc::exchange::{self, Record, RecordTask};
-use causeway_core::vpc::member::{Member, MembershipTask, membership};
+use causeway_core::vpc::member::{Member, MembershipTask, Renewal, membership};
 use causeway_core::vpc::status::READY;
 use causeway_core::vpc::{Change, Event};
 
@@ -11,7 +11,7 @@ use crate::world::{World, key};
 fn a_ready_gateway_is_published_and_a_restart_keeps_its_record() {
     let mut world = World::new();
     let gateway = "gw1".parse().expect("name");
-    let RecordTask::Put(record, None) = exchange::own_record(&world.state, &gateway) else {
+    let RecordTask::Create(record) = exchange::own_record(&world.state, &gateway) else {
         panic!("a new record")
     };
     assert_eq!(record.key, key("kube-system/gw1-cluster1"));
@@ -38,6 +38,7 @@ fn forged(namespace: &str, name: &str, gateway: &str, cluster: &str) -> Event {
         origin: None,
         origin_namespace: None,
         deleting: false,
+        unreadable: None,
     };
     Event::Records(Change::Put(record.key.clone(), record))
 }
@@ -66,7 +67,7 @@ fn a_record_elsewhere_neither_turns_a_tunnel_nor_is_told_to_others() {
 fn our_records_are_copied_to_the_broker_under_a_dotted_name() {
     let mut world = World::new();
     let gateway = "gw1".parse().expect("name");
-    let RecordTask::Put(record, None) = exchange::own_record(&world.state, &gateway) else {
+    let RecordTask::Create(record) = exchange::own_record(&world.state, &gateway) else {
         panic!("a new record")
     };
     world.take_in(&record);
@@ -76,9 +77,7 @@ fn our_records_are_copied_to_the_broker_under_a_dotted_name() {
         "the broker was not seen yet"
     );
     world.empty_broker();
-    let RecordTask::Put(copy, None) = exchange::export(&world.state, "gw1.cluster1") else {
-        panic!("a copy")
-    };
+    let RecordTask::Create(copy) = exchange::export(&world.state, "gw1.cluster1") else { panic!("a copy") };
     assert_eq!(copy.key, key("submariner-k8s-broker/gw1.cluster1"));
     assert_eq!(copy.labels["submariner-io/clusterID"], "cluster1");
     assert_eq!(copy.labels["submariner-io/originatingNamespace"], "kube-system");
@@ -91,7 +90,7 @@ fn others_copies_come_home_with_a_dash_and_go_with_their_copy() {
     let home = key("kube-system/gw7-cluster4");
     world.empty_broker();
     world.copy("cluster4/gw7", "172.50.16.41");
-    let RecordTask::Put(record, None) = exchange::import(&world.state, &home) else { panic!("an import") };
+    let RecordTask::Create(record) = exchange::import(&world.state, &home) else { panic!("an import") };
     world.take_in(&record);
     assert_eq!(exchange::import(&world.state, &home), RecordTask::Nothing);
     world.empty_broker();
@@ -110,7 +109,7 @@ fn a_copy_under_our_id_is_never_brought_home() {
 fn a_cluster_that_goes_by_our_id_is_named_and_nothing_is_fought_over() {
     let mut world = World::new();
     let gateway = "gw1".parse().expect("name");
-    let RecordTask::Put(record, None) = exchange::own_record(&world.state, &gateway) else {
+    let RecordTask::Create(record) = exchange::own_record(&world.state, &gateway) else {
         panic!("a new record")
     };
     world.take_in(&record);
@@ -119,7 +118,7 @@ fn a_cluster_that_goes_by_our_id_is_named_and_nothing_is_fought_over() {
     world.empty_broker();
     world.copy("cluster1/gw1", "6.6.6.6");
     let exported = |world: &World| exchange::export(&world.state, "gw1.cluster1");
-    assert!(matches!(exported(&world), RecordTask::Put(..)), "a copy under our id is ours to correct");
+    assert!(matches!(exported(&world), RecordTask::Update { .. }), "a copy under our id is ours to correct");
 
     world.members(&[("cluster1", "ours"), ("cluster1", "theirs")]);
     assert_eq!(exported(&world), RecordTask::Nothing, "it is not ours alone");
@@ -130,14 +129,14 @@ fn a_cluster_that_goes_by_our_id_is_named_and_nothing_is_fought_over() {
     assert_eq!(world.have("gw1"), before, "what was built stays");
 
     world.members(&[("cluster1", "ours")]);
-    assert!(matches!(exported(&world), RecordTask::Put(..)), "the other claim ran out");
+    assert!(matches!(exported(&world), RecordTask::Update { .. }), "the other claim ran out");
 }
 
 #[test]
 fn nothing_is_exported_before_our_claim_is_seen_among_the_others() {
     let mut world = World::new();
     let gateway = "gw1".parse().expect("name");
-    let RecordTask::Put(record, None) = exchange::own_record(&world.state, &gateway) else {
+    let RecordTask::Create(record) = exchange::own_record(&world.state, &gateway) else {
         panic!("a new record")
     };
     world.take_in(&record);
@@ -149,14 +148,115 @@ fn nothing_is_exported_before_our_claim_is_seen_among_the_others() {
     let claim = MembershipTask { claim: Some(us), stale: Vec::new() };
     assert_eq!(membership(&world.state), claim);
     world.members(&[("cluster1", "ours"), ("formerly", "ours")]);
-    assert!(matches!(exported(&world), RecordTask::Put(..)));
+    assert!(matches!(exported(&world), RecordTask::Create(..)));
     assert_eq!(
         membership(&world.state),
         MembershipTask { stale: vec!["causeway.formerly.ours".into()], ..claim.clone() }
     );
     let (name, us) = (claim.claim.as_ref().expect("ours").name(), claim.claim.clone().expect("ours"));
-    let renewed = world.state.apply(Event::Members(Change::Put(name, us)));
+    let renewed = Renewal { member: us, renewed: 120, lasts: 360, read: 120 };
+    let renewed = world.state.apply(Event::Members(Change::Put(name, renewed)));
     assert_eq!(renewed, [].into(), "a renewal is no reason to renew");
     world.state.apply(Event::NoMembers);
-    assert!(matches!(exported(&world), RecordTask::Put(..)), "a broker without claims is used all the same");
+    assert!(matches!(exported(&world), RecordTask::Create(..)), "a broker without claims is used anyway");
+}
+
+#[test]
+fn a_label_that_should_go_is_taken_off() {
+    let mut world = World::new();
+    let gateway = "gw1".parse().expect("name");
+    let RecordTask::Create(mut record) = exchange::own_record(&world.state, &gateway) else {
+        panic!("a new record")
+    };
+    assert!(record.labels.remove("localVpc").is_some());
+    record.labels.insert("submariner-io/originatingNamespace", "a-team".into());
+    world.take_in(&record);
+    let RecordTask::Update { object, unset, .. } = exchange::own_record(&world.state, &gateway) else {
+        panic!("an update")
+    };
+    assert_eq!(object.labels["localVpc"], "test-vpc-1");
+    assert_eq!(unset, ["submariner-io/originatingNamespace"]);
+}
+
+/// A world whose records and copies are as they should be, under the id cluster1.
+fn published() -> World {
+    let mut world = World::new();
+    world.empty_broker();
+    for gateway in ["gw1", "gw2"] {
+        let task = exchange::own_record(&world.state, &gateway.parse().expect("name"));
+        let RecordTask::Create(record) = task else { panic!("a new record") };
+        world.take_in(&record);
+        world.copy(&format!("cluster1/{gateway}"), &record.external_ip);
+    }
+    world
+}
+
+#[test]
+fn a_former_id_takes_its_records_and_copies_along_and_its_claim_goes_last() {
+    let mut world = published();
+    world.state.apply(Event::Identity(Some("renamed".parse())));
+    world.members(&[("renamed", "ours")]);
+    assert_eq!(
+        exchange::export(&world.state, "gw2.cluster1"),
+        RecordTask::Nothing,
+        "nothing proves that it is ours"
+    );
+    world.members(&[("cluster1", "ours"), ("renamed", "ours")]);
+    let stale = |world: &World| membership(&world.state).stale;
+    for gateway in ["gw1", "gw2"] {
+        assert_eq!(stale(&world), Vec::<String>::new(), "the proof is still needed");
+        let here = key(&format!("kube-system/{gateway}-cluster1"));
+        let copy = format!("{gateway}.cluster1");
+        assert!(matches!(exchange::import(&world.state, &here), RecordTask::Delete(..)));
+        assert!(matches!(exchange::export(&world.state, &copy), RecordTask::Delete(..)));
+        world.state.apply(Event::Records(Change::Gone(here)));
+        world.state.apply(Event::Copies(Change::Gone(copy)));
+    }
+    assert_eq!(stale(&world), ["causeway.cluster1.ours"]);
+}
+
+#[test]
+fn what_others_may_have_published_under_a_former_id_is_left_alone() {
+    let mut world = published();
+    world.state.apply(Event::Identity(Some("renamed".parse())));
+    world.members(&[("cluster1", "ours"), ("renamed", "ours"), ("cluster1", "theirs")]);
+    assert_eq!(exchange::export(&world.state, "gw1.cluster1"), RecordTask::Nothing);
+    assert_eq!(exchange::import(&world.state, &key("kube-system/gw1-cluster1")), RecordTask::Nothing);
+    assert_eq!(membership(&world.state).stale, ["causeway.cluster1.ours"], "but it is no longer ours");
+}
+
+#[test]
+fn what_cannot_be_read_is_neither_used_nor_gone() {
+    let broken = |record: &mut Record| record.unreadable = Some("it cannot be read".into());
+    let mut world = published();
+    world.tunnel("ns1/demo", |_| {});
+    world.change_record("kube-system/gw1-cluster2", broken);
+    assert_eq!(world.reason("ns1/demo"), "PeerInvalid");
+
+    world.change_record("kube-system/gw1-cluster1", broken);
+    assert_eq!(exchange::export(&world.state, "gw1.cluster1"), RecordTask::Nothing, "the copy stays");
+    let own = exchange::own_record(&world.state, &"gw1".parse().expect("name"));
+    assert!(matches!(own, RecordTask::Update { .. }), "it is there, and mended: {own:?}");
+}
+
+#[test]
+fn a_late_word_of_a_former_broker_is_not_taken_for_all_that_there_is() {
+    let mut world = World::new();
+    world.copy("cluster4/gw7", "172.50.16.41");
+    let home = key("kube-system/gw1-cluster2");
+    assert_eq!(exchange::import(&world.state, &home), RecordTask::Nothing, "it is not gone from there");
+    world.empty_broker();
+    assert!(matches!(exchange::import(&world.state, &home), RecordTask::Delete(..)));
+}
+
+#[test]
+fn an_id_that_cannot_be_one_is_refused_with_a_sentence() {
+    let mut world = World::new();
+    world.tunnel("ns1/demo", |_| {});
+    let long = "a".repeat(64);
+    world.state.apply(Event::Identity(Some(long.parse())));
+    let status = world.status("ns1/demo").expect("a status");
+    let ready = status.conditions.get(READY).expect("it is set");
+    assert_eq!(ready.reason, "ClusterIncomplete");
+    assert!(ready.message.contains(&long) && ready.message.contains("63"), "{}", ready.message);
 }

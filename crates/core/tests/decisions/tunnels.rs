@@ -16,7 +16,7 @@ use causeway_core::{Condition, GatewayName, Truth};
 fn a_tunnel_is_up_once_its_gateway_was_seen_holding_it() {
     let mut world = World::new();
     world.tunnel("ns1/demo", |_| {});
-    assert_eq!(world.status("ns1/demo"), None, "the gateway's first word is awaited");
+    assert_eq!(world.status("ns1/demo"), None, "the gateway's first answer is awaited");
     world.visit("gw1");
     let status = world.status("ns1/demo").expect("a status");
     assert!(status.conditions.is_true(READY));
@@ -316,19 +316,19 @@ fn only_what_was_up_before_counts_as_drift() {
     let want = world.want("gw1");
     let from_nothing = plan(&want, &Have::default());
     let gateway: GatewayName = "gw1".parse().expect("name");
-    let told = |world: &World, pod: &str, planned: &Plan| {
+    let repaired_by = |world: &World, pod: &str, planned: &Plan| {
         let now = judge(&want, planned, &BTreeMap::new(), &world.have("gw1"));
         repairs(world.state.outcome(&gateway), pod, &want, planned, &now)
     };
-    assert!(told(&world, "u1", &from_nothing).is_empty(), "it is new");
+    assert!(repaired_by(&world, "u1", &from_nothing).is_empty(), "it is new");
     world.visit("gw1");
     let mut have = world.have("gw1");
     have.routes.retain(|route| route.via.is_some());
     let planned = plan(&want, &have);
-    let repaired = told(&world, "u1", &planned);
+    let repaired = repaired_by(&world, "u1", &planned);
     assert_eq!(repaired.tunnels[&key("ns1/demo")], "route 242.1.0.0/16 dev demo");
     assert_eq!(repaired.gateway, None);
-    assert!(told(&world, "u2", &planned).is_empty(), "another pod is no drift");
+    assert!(repaired_by(&world, "u2", &planned).is_empty(), "another pod is no drift");
     for step in &planned.steps {
         model::apply(&mut have, &step.action).expect("it works");
     }
@@ -384,7 +384,7 @@ fn a_gateway_without_a_default_address_is_reached_by_its_oldest_floating_one() {
     world.visit("gw1");
     assert_eq!(world.reason("ns1/demo"), "Up");
     let record = exchange::own_record(&world.state, &"gw1".parse().expect("name"));
-    assert!(matches!(record, RecordTask::Put(object, _) if object.external_ip == "172.50.16.77"));
+    assert!(matches!(record, RecordTask::Create(object) if object.external_ip == "172.50.16.77"));
 }
 
 #[test]

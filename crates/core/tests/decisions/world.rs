@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use causeway_core::vpc::compile::{self, GatewayTask};
 use causeway_core::vpc::exchange::{RECORD_NAMESPACE, Record, RecordObject};
-use causeway_core::vpc::member::Member;
+use causeway_core::vpc::member::{Member, Renewal};
 use causeway_core::vpc::objects::{
     Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, TUNNEL_FINALIZER, Tunnel, TunnelSpec, Workload,
 };
@@ -21,6 +21,7 @@ use causeway_core::{GatewayName, ObjectKey};
 pub(crate) struct World {
     pub(crate) state: State,
     gateways: BTreeMap<String, Have>,
+    records: BTreeMap<ObjectKey, Record>,
 }
 
 pub(crate) fn key(text: &str) -> ObjectKey {
@@ -77,7 +78,7 @@ impl World {
     pub(crate) fn new() -> Self {
         let mut state = State::new(Given::default());
         state.apply(Event::Tunnels(Change::Reset(BTreeMap::new())));
-        state.apply(Event::Identity(Some("cluster1".parse().expect("id"))));
+        state.apply(Event::Identity(Some("cluster1".parse())));
         state.apply(Event::Joining("submariner-k8s-broker".into()));
         state.apply(Event::Uid("ours".into()));
         state
@@ -87,7 +88,7 @@ impl World {
         let route =
             StaticRoute { range: "242.1.0.0/16".parse().expect("range"), next_hop: [10, 0, 1, 254].into() };
         state.apply(Event::Vpcs(Change::Put("test-vpc-1".into(), BTreeSet::from([route]))));
-        let mut world = Self { state, gateways: BTreeMap::new() };
+        let mut world = Self { state, gateways: BTreeMap::new(), records: BTreeMap::new() };
         world.gateway("gw1", 254, 11);
         world.gateway("gw2", 253, 12);
         world.record("cluster2/gw1", "172.50.16.21", "242.1.0.0/16");
@@ -119,7 +120,7 @@ impl World {
     pub(crate) fn tunnel(&mut self, name: &str, change: impl Fn(&mut Tunnel)) -> BTreeSet<Scope> {
         let key = key(name);
         let spec = TunnelSpec {
-            link: key.name.parse().expect("a link name"),
+            link: key.name().parse().expect("a link name"),
             kind: TunnelKind::Vxlan { vni: 100, port: 4789 },
             address: "10.100.0.1/24".parse().expect("address"),
             ends: Ends::ByGateway { gateway: "gw1".parse().expect("name"), peer: peer("cluster2/gw1") },
@@ -149,15 +150,14 @@ impl World {
 
     /// Takes an imported record in.
     pub(crate) fn record(&mut self, of: &str, address: &str, range: &str) {
-        let record = Self::facts(of, RECORD_NAMESPACE, '-', address, range);
-        self.state.apply(Event::Records(Change::Put(record.key.clone(), record)));
+        self.put_record(Self::facts(of, RECORD_NAMESPACE, '-', address, range));
     }
 
     /// Takes the claims at the broker in: cluster and uid.
     pub(crate) fn members(&mut self, claims: &[(&str, &str)]) {
         let member = |(cluster, uid): &(&str, &str)| {
             let member = Member { cluster: cluster.parse().expect("id"), uid: (*uid).into() };
-            (member.name(), member)
+            (member.name(), Renewal { member, renewed: 0, lasts: 360, read: 0 })
         };
         self.state.apply(Event::Members(Change::Reset(claims.iter().map(member).collect())));
     }
@@ -165,13 +165,13 @@ impl World {
     /// Takes a copy at the broker in.
     pub(crate) fn copy(&mut self, of: &str, address: &str) {
         let copy = Self::facts(of, "submariner-k8s-broker", '.', address, "242.9.0.0/16");
-        self.state.apply(Event::Copies(Change::Put(copy.key.name.clone(), copy)));
+        self.state.apply(Event::Copies(Change::Put(copy.key.name().into(), copy)));
     }
 
     fn facts(of: &str, namespace: &str, separator: char, address: &str, range: &str) -> Record {
         let Peer { cluster, gateway } = peer(of);
         Record {
-            key: ObjectKey::new(namespace, format!("{gateway}{separator}{cluster}")),
+            key: ObjectKey::new(namespace, &format!("{gateway}{separator}{cluster}")).expect("a key"),
             resource_version: "1".into(),
             external_ip: address.into(),
             globalnet: range.into(),
@@ -181,6 +181,7 @@ impl World {
             cluster: Some(cluster),
             origin_namespace: Some(RECORD_NAMESPACE.into()),
             deleting: false,
+            unreadable: None,
         }
     }
 
@@ -198,7 +199,20 @@ impl World {
             origin: label("submariner-io/clusterID").and_then(|name| name.parse().ok()),
             origin_namespace: label("submariner-io/originatingNamespace"),
             deleting: false,
+            unreadable: None,
         };
+        self.put_record(record);
+    }
+
+    /// Changes a record.
+    pub(crate) fn change_record(&mut self, name: &str, change: impl Fn(&mut Record)) {
+        let mut record = self.records[&key(name)].clone();
+        change(&mut record);
+        self.put_record(record);
+    }
+
+    fn put_record(&mut self, record: Record) {
+        self.records.insert(record.key.clone(), record.clone());
         self.state.apply(Event::Records(Change::Put(record.key.clone(), record)));
     }
 

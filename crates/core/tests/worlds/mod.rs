@@ -23,7 +23,8 @@ fn pick<T: Clone + std::fmt::Debug + 'static>(from: &[T]) -> impl Strategy<Value
 }
 
 fn owner() -> impl Strategy<Value = ObjectKey> {
-    (pick(&["ns1", "ns2"]), pick(&NAMES)).prop_map(|(namespace, name)| ObjectKey::new(namespace, name))
+    (pick(&["ns1", "ns2"]), pick(&NAMES))
+        .prop_map(|(namespace, name)| ObjectKey::new(namespace, name).expect("a key"))
 }
 
 fn end() -> impl Strategy<Value = Ipv4Addr> {
@@ -51,7 +52,7 @@ fn tunnel() -> impl Strategy<Value = (String, TunnelWant)> {
     let parts =
         (pick(&NAMES[..3]), pick(&["ns1", "ns2"]), tunnel_kind(), end(), address(), range(), egress());
     parts.prop_map(|(name, namespace, kind, remote, address, remote_range, egress)| {
-        let owner = ObjectKey::new(namespace, name);
+        let owner = ObjectKey::new(namespace, name).expect("a key");
         let local = Ipv4Addr::new(172, 50, 16, 1);
         (name.into(), TunnelWant { owner, kind, local, remote, address, remote_range, egress })
     })

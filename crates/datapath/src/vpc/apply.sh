@@ -18,19 +18,24 @@ feed() {
   [[ $2 ]] && printf '%s' "$2" | section "$1" "${@:3}"
 }
 # Flows to a range that appear to come from elsewhere than they should are forgotten. The table is listed once:
-# that walks through every flow of the machine. It is brought down to pairs of ends, which are few.
+# that walks through every flow of the machine. It is brought down to pairs of ends, and a pair is looked up among the
+# ranges, by as many sizes as there are: the tunnels' own packets are flows too, one for each, so comparing all of them
+# with all ranges would take a thousand tunnels seconds.
 number() {
   local IFS=.
   set -- $1
   n=$(($1 << 24 | $2 << 16 | $3 << 8 | $4))
 }
 forget() {
+  local -A ranges lows highs
+  local -a sizes
   while read -r range low high; do
     size=$((32 - ${range#*/}))
     number "${range%/*}"
-    ranges+=("$range") sizes+=("$size") nets+=($((n >> size)))
-    number "$low" && lows+=("$n")
-    number "$high" && highs+=("$n")
+    key=$size/$((n >> size))
+    sizes[size]=1 ranges[$key]=$range
+    number "$low" && lows[$key]=$n
+    number "$high" && highs[$key]=$n
   done
   conntrack -L 2>/dev/null | while read -r flow; do
     to=${flow#*dst=} from=${flow##*dst=}
@@ -39,8 +44,9 @@ forget() {
     [[ $to$from =~ ^[0-9.]+$ ]] || continue
     number "$to" && to=$n
     number "$from"
-    for i in "${!ranges[@]}"; do
-      ((to >> sizes[i] == nets[i] && (n < lows[i] || n > highs[i]))) && printf '%s %s\n' "${ranges[i]}" "$from"
+    for size in "${!sizes[@]}"; do
+      key=$size/$((to >> size))
+      [[ ${ranges[$key]} && ($n -lt ${lows[$key]} || $n -gt ${highs[$key]}) ]] && printf '%s %s\n' "${ranges[$key]}" "$from"
     done
   done | sort -u | while read -r range from; do
     conntrack -D -d "$range" -q "$from"

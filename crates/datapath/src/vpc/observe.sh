@@ -4,34 +4,45 @@
 # `d` its proxy_delay. With `-o` a backslash stands for a line break. Of all rules those of the chains that ours stand in
 # stay, and whether the gateway's own chain is there; `s` is a source NAT rule of the form that ours have. `!` is a complaint.
 slim='
-/^(@@|$)/b
-s/^-A POSTROUTING -d ([^ ]+) -m comment --comment "?causeway:([^" ]+)"? -j SNAT --to-source ([^ ]+) *$/s \1 \2 \3/;t
-/^(\*|:SNAT_FILTER |-A POSTROUTING |-A FORWARD |# Table )/b
-/^([:#-]|COMMIT)/d
-s/^([A-Z]|iptables)/! &/;t
-/^[0-9]+: [^ ]+: </{
-s/^[0-9]+: ([^ ]+): /l \1 /
-s/(BROADCAST|MULTICAST|LOWER_UP|POINTOPOINT|LOOPBACK|NO-CARRIER),?//g
-s/ mtu [^\\]* (group [0-9]+)[^\\]*\\ *link[^\\]*/ \1/
-s/ srcport [0-9]+ [0-9]+//
-s/( dstport [0-9]+) [^\\]*/\1/
-/\\ *(vxlan|gre) /!s/\\[^\\]* addrgenmode [^\\]*//
-s/ addrgenmode [^\\]*//
-s/\\ +/\\/g
-b
+function after(word, i) {
+for (i = 3; i < NF; i++) if ($i == word) return $(i + 1)
 }
-/^[0-9]+: /{
-s/^[0-9]+: ([^ ]+) +inet /a \1 /
-s/ scope .*//
-b
+/^[0-9]+: [^ ]+: </ {
+gsub(/(BROADCAST|MULTICAST|LOWER_UP|POINTOPOINT|LOOPBACK|NO-CARRIER),?/, "", $3)
+out = "l " $2 " " $3 " group " (after("group") + 0)
+n = split($0, part, "\\")
+for (i = 3; i <= n; i++) {
+sub(/^ +/, "", part[i])
+if (part[i] ~ /^(vxlan|gre) /) {
+sub(/ srcport [0-9]+ [0-9]+/, "", part[i])
+sub(/ (ttl auto|ageing|addrgenmode|numtxqueues) .*/, "", part[i])
+out = out "\\" part[i]
+} else if (part[i] ~ /^alias /) {
+out = out "\\" part[i]
+break
 }
-s/^inet ([^ ]+) .*rp_filter ([^ ]+) .*proxy_neigh ([^ ]+).*/c \1 \2 \3/;t
-s/^inet arp_cache .* dev ([^ ]+) .* proxy_delay ([0-9]+).*/d \1 \2/;t
-/^inet /d
-s/^(1|unicast) //
-s/ scope [^ ]+//
-s/ src [^ ]+//
-s/^/r /'
+}
+print out
+next
+}
+/^[0-9]+: / { print "a", $2, $4, $5 == "peer" ? $5 " " $6 : ""; next }
+$1 == "inet" && $2 != "arp_cache" { print "c", $2, after("rp_filter"), after("proxy_neigh"); next }
+$1 == "inet" { if ((dev = after("dev")) != "") print "d", dev, after("proxy_delay"); next }
+/^-A POSTROUTING -d [^ ]+ -m comment --comment "?causeway:[^" ]+"? -j SNAT --to-source [^ ]+ *$/ {
+gsub(/"/, "", $8)
+print "s", $4, substr($8, 10), $12
+next
+}
+/^(@@|$|[*]|:SNAT_FILTER |-A POSTROUTING |-A FORWARD |# Table )/ { print; next }
+/^[:#-]|^COMMIT/ { next }
+/^[A-Z]|^iptables/ { print "!", $0; next }
+{
+sub(/^(1|unicast) /, "")
+sub(/ scope [^ ]+/, "")
+sub(/ src [^ ]+/, "")
+sub(/ +$/, "")
+print "r", $0
+}'
 kernel() {
   printf '%s\n' 'link show' 'addr show' 'route show' 'netconf show' 'ntable show name arp_cache' |
     ip -4 -d -N -o -batch -
@@ -62,16 +73,28 @@ steady() {
   done
   set +f
 }
+# Sets `text`. For a short listing the tool that cuts it down would cost more than it saves.
+list() {
+  set -- /proc/sys/net/ipv4/conf/*
+  if [[ $# -gt 40 ]] && has awk; then
+    text=$(tools | awk "$slim")
+  else
+    text=$(tools)
+    if [[ ${#text} -gt 20000 ]] && has awk; then
+      text=$(printf '%s' "$text" | awk "$slim")
+    else
+      steady "$text"
+    fi
+  fi
+}
 # Sets `listed`.
 listing() {
   local text value status
-  text=$(tools)
-  # For a short one the tool would cost more than it saves.
-  if [[ ${#text} -gt 20000 ]] && has sed; then
-    text=$(printf '%s' "$text" | sed -E "$slim")
-  else
-    steady "$text"
-  fi
+  # What changes while it is listed may be listed in part: then once more.
+  for tries in 1 2 3; do
+    list
+    [[ $text == *'! Dump was interrupted'* ]] || break
+  done
   # Neither has the gateway's chain: ask what the gateway's own scripts ask to choose.
   if [[ $legacy && $nft && $text != *:SNAT_FILTER\ * ]]; then
     text+=$'\n'$(section choice "$legacy" -w 5 -t nat -S INPUT 1)

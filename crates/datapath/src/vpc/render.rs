@@ -246,7 +246,7 @@ mod tests {
         let (local, remote) = ("172.50.16.11".parse().ok(), "172.50.16.21".parse().ok());
         let range = "242.1.0.0/16".parse().expect("range");
         let route = Route { range, via: None, dev: Some("demo".into()), protocol: ROUTE_PROTOCOL, metric: 0 };
-        let owner = ObjectKey::new("ns1", "demo");
+        let owner = ObjectKey::new("ns1", "demo").expect("a key");
         let egress = EgressRange { first: [242, 0, 0, 1].into(), last: [242, 0, 0, 8].into() };
         let kind = LinkKind::Vxlan { vni: 100, port: 4789, local, remote, dev: Some("net1".into()) };
         let plan = steps(vec![

@@ -12,7 +12,7 @@ pub(crate) const VXLAN: TunnelKind = TunnelKind::Vxlan { vni: 100, port: 4789 };
 pub(crate) fn demo(side: u8, kind: TunnelKind) -> Want {
     let far = 1 - side;
     let tunnel = TunnelWant {
-        owner: ObjectKey::new("ns1", "demo"),
+        owner: ObjectKey::new("ns1", "demo").expect("a key"),
         kind,
         local: Ipv4Addr::new(172, 50, 16, 10 * side + 11),
         remote: Ipv4Addr::new(172, 50, 16, 10 * far + 11),
@@ -34,7 +34,7 @@ pub(crate) fn demo(side: u8, kind: TunnelKind) -> Want {
 /// Adds a tunnel to a place that need not exist: `number` keeps it apart from others.
 pub(crate) fn add(want: &mut Want, name: &str, number: u8, kind: TunnelKind) {
     let tunnel = TunnelWant {
-        owner: ObjectKey::new("ns1", name),
+        owner: ObjectKey::new("ns1", name).expect("a key"),
         kind,
         remote: Ipv4Addr::new(172, 50, 16, 100 + number),
         address: format!("10.101.{number}.1/24").parse().expect("address"),
