@@ -9,6 +9,7 @@ start=${EPOCHREALTIME/[.,]/}
 PATH=$PWD/.cache/bin:$HOME/.cargo/bin:$PATH:/usr/local/sbin:/usr/sbin:/sbin
 export LC_ALL=C # what apt says is read below
 deny_version=0.20.2
+machete_version=0.9.2
 
 say() { echo "  $*"; }
 die() { echo "hack/setup.sh: $*" >&2; exit 1; }
@@ -178,11 +179,16 @@ provide_guest_kernel() {
   part "guest kernel" hack/guest-kernel.sh
 }
 
-provide_cargo_deny() {
-  [[ $(cargo-deny --version 2>/dev/null) == "cargo-deny $deny_version" ]] && return
+# provide_cargo_tool <name> <version> <why>; built from source, at the version that the check was written for.
+provide_cargo_tool() {
+  [[ $("cargo-$1" --version 2>/dev/null) =~ (^| )"$2"$ ]] && return
   changed=1
-  say "cargo-deny $deny_version: checks licences and advisories of dependencies; built from source, some minutes"
-  part cargo-deny cargo install --quiet --locked "cargo-deny@$deny_version"
+  say "cargo-$1 $2: $3; built from source, some minutes"
+  part "cargo-$1" cargo install --quiet --locked "cargo-$1@$2"
+}
+provide_cargo_tools() {
+  provide_cargo_tool deny "$deny_version" "checks licences and advisories of dependencies"
+  provide_cargo_tool machete "$machete_version" "finds dependencies that nothing uses"
 }
 
 changed=
@@ -202,7 +208,7 @@ fi
 case $purpose in
   test) provide_kubectl; provide_guest_kernel ;;
   bench | kubectl | real) provide_kubectl ;;
-  check) provide_cargo_deny ;;
+  check) provide_cargo_tools ;;
 esac
 if [[ $changed ]]; then
   echo "set-up for $purpose: installed in $(since "$start")"

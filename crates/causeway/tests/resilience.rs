@@ -13,7 +13,6 @@ use serde_json::json;
 use support::gateway::ONE_TUNNEL;
 use support::tunnels::{NS, condition, join, vxlan, with_vni};
 use support::{Cluster, PATIENCE, Sandbox};
-use tokio::io::{AsyncBufReadExt, BufReader};
 
 /// The far server of cluster2.
 const FAR: &str = "242.1.1.20";
@@ -90,24 +89,30 @@ async fn a_controller_killed_after_its_command_ran_only_has_to_say_so_at_its_nex
     let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     one.controller().await;
-    one.fault("gw1", "late:4000").await;
+    one.fault("gw1", "late:6000").await;
     one.create(&vxlan("crash0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
-    // The end of this one comes late too; what it prints does not.
-    let script =
-        "until ip route | grep -q '242.1.0.0/16 dev crash0'; do sleep 0.05; done; ip -o link show crash0";
-    let mut process = one.start("kube-system", "vpc-nat-gw-gw1-0", &["bash", "-c", script]).await;
-    let mut lines = BufReader::new(process.stdout().expect("stdout")).lines();
-    let link = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("in time").expect("a line");
+    // What this one prints comes late too, so it writes a file: pods share this machine's.
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let script = format!(
+        "until ip route | grep -q '242.1.0.0/16 dev crash0'; do sleep 0.05; done; ip -o link show crash0 > {}",
+        file.path().display()
+    );
+    let _probe = one.start("kube-system", "vpc-nat-gw-gw1-0", &["bash", "-c", &script]).await;
+    let link = one.until("the link in the gateway", PATIENCE, async || {
+        let line = std::fs::read_to_string(file.path()).expect("a file");
+        if line.ends_with('\n') { Ok(line) } else { Err(format!("{line:?}")) }
+    });
+    let link = link.await;
 
     sandbox.hold(&one).await;
     one.fault("gw1", "").await;
-    assert!(condition(&one.tunnel("crash0").await, "Ready").is_none(), "nobody was told yet");
+    assert!(condition(&one.tunnel("crash0").await, "Ready").is_none(), "nothing was reported yet");
     let built = one.marked("gw1").await;
     let controller = sandbox.release(&one).await;
     one.up("crash0").await;
     assert_eq!(controller.execs("apply").await, 0, "all was there already");
     let said = one.in_gateway("gw1", "ip -o link show crash0").await.ok();
-    assert_eq!(Some(said.trim_end().to_owned()), link, "the link is the one that was built first");
+    assert_eq!(said, link, "the link is the one that was built first");
     assert_eq!(one.marked("gw1").await, built);
 }
 

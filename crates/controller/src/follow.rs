@@ -78,7 +78,7 @@ impl Pace {
     }
 
     /// The next pause: it doubles each time, up to half a minute, and is spread over half of itself.
-    pub fn next(&mut self) -> Duration {
+    pub fn pause(&mut self) -> Duration {
         let longest = Self::MIN.saturating_mul(1 << self.failures.min(16)).min(Self::MAX);
         self.failures = self.failures.saturating_add(1);
         longest.mul_f64(self.chance.f64().mul_add(0.5, 0.5))
@@ -172,7 +172,7 @@ where
             }
             match end {
                 Ok(Round::Again) => {}
-                Ok(Round::Ended) => sleep(pace.next()).await,
+                Ok(Round::Ended) => sleep(pace.pause()).await,
                 Err(error) => {
                     let kind = K::kind(&());
                     match absence.judge(&error) {
@@ -183,7 +183,7 @@ where
                     let why = describe(&error);
                     tracing::warn!(%kind, error = why, "a watch was interrupted");
                     tell(Err(Interruption(why)));
-                    sleep(pace.next()).await;
+                    sleep(pace.pause()).await;
                 }
             }
         }
@@ -398,6 +398,6 @@ where
         if let Ok(Some(answer)) = timeout(limit, ask()).await {
             return answer;
         }
-        sleep(pace.next()).await;
+        sleep(pace.pause()).await;
     }
 }

@@ -11,7 +11,7 @@ use causeway_core::vpc::{
 
 fn tunnel(n: u8) -> TunnelWant {
     TunnelWant {
-        owner: ObjectKey::new("ns1", format!("t{n}")),
+        owner: ObjectKey::new("ns1", &format!("t{n}")).expect("a name"),
         kind: TunnelKind::Vxlan { vni: n.into(), port: 4789 },
         local: [172, 50, 16, 11].into(),
         remote: [172, 50, 16, 100 + n].into(),

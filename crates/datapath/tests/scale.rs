@@ -46,7 +46,7 @@ fn want(tunnels: u32) -> Want {
     let like = want.tunnels.values().next().expect("one").clone();
     for n in 1..tunnels {
         let tunnel = TunnelWant {
-            owner: ObjectKey::new("ns1", format!("t{n}")),
+            owner: ObjectKey::new("ns1", &format!("t{n}")).expect("a name"),
             kind: TunnelKind::Vxlan { vni: 100 + n, port: 4789 },
             remote: Ipv4Addr::from(0xac33_0000 + n),
             address: format!("{}/30", Ipv4Addr::from(0x0a65_0001 + 4 * n)).parse().expect("an address"),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
+use crate::cost;
 use crate::floor::{self, Floor};
 use crate::gateways::Gateways;
 use crate::shape::{self, Shape};
@@ -16,7 +17,7 @@ use crate::table::{Grid, met, middle, seconds, sizes};
 
 /// As many times what a linear growth would be.
 const AIM: f64 = 1.3;
-/// Single changes are measured from this size on.
+/// Single changes are measured among so many.
 const MANY: usize = 1_000;
 const ROUNDS: usize = 10;
 const AIM_CHANGE: Duration = Duration::from_millis(300);
@@ -59,7 +60,7 @@ async fn measure(size: usize) -> anyhow::Result<Row> {
     let floor = floor::measure(shape, size).context("the commands alone")?;
     let mut stage = Stage::set(Gateways::create(1)?, shape).await?;
     let built = stage.build(size).await?;
-    let changes = if size >= MANY { change(&mut stage, size).await? } else { Vec::new() };
+    let changes = if size == MANY { change(&mut stage, size).await? } else { Vec::new() };
     let down = stage.clear(size).await?;
     stage.controller.end().await?;
     Ok(Row { built, down, floor, changes })
@@ -103,12 +104,12 @@ impl Changes {
         stage: &mut Stage,
         work: impl AsyncFnOnce(&mut Stage) -> anyhow::Result<Duration>,
     ) -> anyhow::Result<()> {
-        let (cpu, commands, clock) = (stage.controller.cpu()?, crate::cost::children()?, stage.exec.clock());
+        let (cpu, commands, clock) = (stage.controller.cpu()?, cost::children()?, stage.exec.clock());
         self.times.push(work(stage).await.with_context(|| format!("one {}", self.what))?);
         stage.idle().await;
         let rounds = u32::try_from(ROUNDS)?;
         self.cpu += (stage.controller.cpu()? - cpu) / rounds;
-        self.commands_cpu += (crate::cost::children()? - commands) / rounds;
+        self.commands_cpu += (cost::children()? - commands) / rounds;
         self.execs += (stage.exec.clock().ended - clock.ended) as f64 / f64::from(rounds);
         Ok(())
     }

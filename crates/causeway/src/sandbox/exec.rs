@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use causeway_apiserver::{Exec, ExecEnd, ExecIo, ExecRequest};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
@@ -110,7 +110,7 @@ impl PodExec {
             pty::run(command, &pod.net.namespace, io).await
         } else {
             let command = self.command(argv, pod, &path, &exec);
-            piped(command, request, pod, io, faults.cut).await
+            piped(command, request, pod, io, &faults).await
         };
         let status = status.map_err(failed)?;
         // It ended by itself: what it left running on purpose stays, until its pod ends.
@@ -175,7 +175,7 @@ async fn piped(
     request: &ExecRequest,
     pod: &RunningPod,
     io: ExecIo,
-    cut: Option<usize>,
+    faults: &Faults,
 ) -> std::io::Result<ExitStatus> {
     let pipe = |wanted: bool| if wanted { Stdio::piped() } else { Stdio::null() };
     command.stdin(pipe(request.stdin)).stdout(pipe(request.stdout)).stderr(pipe(request.stderr));
@@ -187,7 +187,7 @@ async fn piped(
     let feed = async {
         if let Some(pipe) = &mut input {
             // A command that does not read to the end is no failure of ours.
-            let _ = match cut {
+            let _ = match faults.cut {
                 None => tokio::io::copy(&mut stdin, pipe).await.map(drop),
                 Some(lines) => copy_lines(stdin, pipe, lines).await,
             };
@@ -196,9 +196,9 @@ async fn piped(
         std::future::pending::<()>().await;
     };
     let (out, err) = (child.stdout.take(), child.stderr.take());
-    let drained = async { tokio::join!(pass(out, stdout), pass(err, stderr)) };
+    let drained = async { tokio::join!(pass(out, stdout, faults.late), pass(err, stderr, faults.late)) };
     tokio::select! {
-        status = finish(&mut child, drained) => status,
+        status = finish(&mut child, drained, DRAIN + faults.late) => status,
         () = feed => unreachable!("feeding never ends by itself"),
     }
 }
@@ -223,22 +223,35 @@ async fn copy_lines(
 }
 
 /// Waits for the end and for what is still in the pipes.
-async fn finish<T>(child: &mut Child, drained: impl Future<Output = T>) -> std::io::Result<ExitStatus> {
+async fn finish<T>(
+    child: &mut Child,
+    drained: impl Future<Output = T>,
+    patience: Duration,
+) -> std::io::Result<ExitStatus> {
     tokio::pin!(drained);
     tokio::select! {
         status = child.wait() => {
             let status = status?;
-            let _ = timeout(DRAIN, drained).await;
+            let _ = timeout(patience, drained).await;
             Ok(status)
         }
         _ = &mut drained => child.wait().await,
     }
 }
 
-async fn pass<R: AsyncRead + Unpin>(from: Option<R>, mut to: Box<dyn AsyncWrite + Send + Unpin>) {
-    if let Some(mut from) = from {
-        // When the caller is gone the whole exec is dropped; nobody is left to be told.
-        let _ = tokio::io::copy(&mut from, &mut to).await;
-        let _ = to.flush().await;
+async fn pass<R: AsyncRead + Unpin>(
+    from: Option<R>,
+    mut to: Box<dyn AsyncWrite + Send + Unpin>,
+    late: Duration,
+) {
+    let Some(mut from) = from else { return };
+    let mut buffer = Vec::with_capacity(16 * 1024);
+    while from.read_buf(&mut buffer).await.is_ok_and(|count| count > 0) {
+        sleep(late).await;
+        // When the caller is gone the whole exec is dropped; nobody is left to write to.
+        if to.write_all(&buffer).await.is_err() || to.flush().await.is_err() {
+            return;
+        }
+        buffer.clear();
     }
 }

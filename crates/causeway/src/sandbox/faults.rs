@@ -2,9 +2,9 @@
 //!
 //! The annotation `sandbox.causeway/exec` holds one or several of these, separated by commas:
 //! `refuse` (403), `hang` (accepts and never answers), `hold:<user>` (this user's commands wait until
-//! the fault is switched off), `slow:<ms>` (waits first), `late:<ms>` (the
-//! command runs at once, its end is told later), `cut:<lines>` (no more lines of stdin than that
-//! reach the command, then it ends) and `without:<tool>` (the tool is not on the PATH;
+//! the fault is switched off), `slow:<ms>` (waits first), `late:<ms>` (the command runs at once; what it
+//! prints and its end arrive later), `cut:<lines>` (no more lines of stdin than that reach the command,
+//! then it ends) and `without:<tool>` (the tool is not on the PATH;
 //! `without:iptables` takes all its variants).
 
 use std::collections::BTreeSet;

@@ -164,7 +164,7 @@ async fn find(feed: &Feed<Vpc>, room: &Vpc) -> (Access, Broker) {
                 );
             }
         }
-        let _ = timeout(pace.next(), coordinates.changed()).await;
+        let _ = timeout(pace.pause(), coordinates.changed()).await;
     }
 }
 
@@ -184,7 +184,7 @@ async fn until_other_access(feed: &Feed<Vpc>, room: &Vpc, access: &Access, troub
             _ = coordinates.changed() => {}
             () = sleep(room.options.resync_interval) => pace.reset(),
             () = trouble.notified() => {
-                let _ = timeout(pace.next(), coordinates.changed()).await;
+                let _ = timeout(pace.pause(), coordinates.changed()).await;
             }
         }
         let Some(known) = coordinates.borrow_and_update().clone() else { continue };

@@ -134,6 +134,6 @@ async fn own_uid(feed: &Feed<Vpc>, room: &Vpc) -> String {
             Ok(_) => tracing::warn!("namespace kube-system has no uid"),
             Err(error) => tracing::debug!(%error, "no answer yet about our own uid"),
         }
-        sleep(pace.next()).await;
+        sleep(pace.pause()).await;
     }
 }
