@@ -1,31 +1,21 @@
 //! Custom resources of Causeway, and the few fields it reads of others' objects, parsed into
 //! `causeway-core` types.
 //!
-//! [`tunnel`] and [`record`] are ours, [`foreign`] is kube-ovn's and Submariner's, [`condition`] is everybody's. Parsing never fails
+//! A room's kinds are behind its door ([`vpc`]); [`condition`] and [`meta`] are every room's. Parsing never fails
 //! a watch: what cannot be understood becomes a value that says so, and reaches the object's condition.
 
 pub mod condition;
-pub mod foreign;
-pub mod parse;
-pub mod record;
-pub mod tunnel;
+pub mod meta;
+pub mod vpc;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt;
 
-pub use record::{GatewayExIp, GatewayExIpSpec};
-pub use tunnel::{LooseTunnel, TunnelType, VpcNatTunnel, VpcNatTunnelSpec, VpcNatTunnelStatus};
-
-pub use causeway_core::vpc::objects::TUNNEL_FINALIZER;
-
-/// With value `true` on a tunnel being deleted: let it go although its gateway cannot be cleaned.
-pub const ABANDON: &str = "causeway/abandon";
 /// The name under which we write.
 pub const FIELD_MANAGER: &str = "causeway";
 
 /// The definitions of our own kinds.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    vec![GatewayExIp::crd(), VpcNatTunnel::crd()]
+    vpc::crds()
 }
 
 /// Our definitions as one YAML stream, as `causeway crds` prints and `deploy/crds.yaml` holds them.

@@ -1,7 +1,7 @@
 //! Objects come from people and from other software: whatever their fields say, parsing them ends with a value.
 
-use causeway_api::foreign::kube_ovn;
-use causeway_api::{GatewayExIp, VpcNatTunnel, parse};
+use causeway_api::vpc::foreign::kube_ovn;
+use causeway_api::vpc::{GatewayExIp, VpcNatTunnel, parse};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use proptest::collection::btree_map;

@@ -1,6 +1,7 @@
 //! The definitions that people install: equal to the types, and refusing what they should.
 
-use causeway_api::{VpcNatTunnel, crds, crds_yaml};
+use causeway_api::vpc::VpcNatTunnel;
+use causeway_api::{crds, crds_yaml};
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 

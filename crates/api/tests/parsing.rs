@@ -1,7 +1,8 @@
 //! Objects as people and other operators write them become the values that decisions rest on.
 
-use causeway_api::foreign::submariner::ServiceDiscoverySpec;
-use causeway_api::{GatewayExIp, VpcNatTunnel, VpcNatTunnelStatus, condition, parse};
+use causeway_api::condition;
+use causeway_api::vpc::foreign::submariner::ServiceDiscoverySpec;
+use causeway_api::vpc::{GatewayExIp, VpcNatTunnel, VpcNatTunnelStatus, parse};
 use causeway_core::vpc::TunnelKind;
 use causeway_core::vpc::nodes::NodeReport;
 use causeway_core::vpc::objects::Ends;

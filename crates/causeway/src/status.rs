@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use causeway_api::VpcNatTunnel;
+use causeway_api::vpc::VpcNatTunnel;
 use comfy_table::{ContentArrangement, Table, presets};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};

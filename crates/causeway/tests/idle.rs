@@ -17,7 +17,7 @@ async fn versions(cluster: &Cluster) -> Vec<String> {
     let all = ListParams::default();
     let tunnels = cluster.tunnels(NS).list(&all).await.expect("tunnels");
     let records =
-        Api::<causeway_api::GatewayExIp>::all(cluster.client.clone()).list(&all).await.expect("records");
+        Api::<causeway_api::vpc::GatewayExIp>::all(cluster.client.clone()).list(&all).await.expect("records");
     let events: Api<k8s_openapi::api::events::v1::Event> = Api::all(cluster.client.clone());
     let mut lines = vec![format!("{} events", events.list(&all).await.expect("events").items.len())];
     lines.extend(tunnels.iter().map(|t| format!("{} {:?}", t.name_any(), t.resource_version())));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use causeway_api::{GatewayExIp, VpcNatTunnel};
+use causeway_api::vpc::{GatewayExIp, VpcNatTunnel};
 use causeway_apiserver::{Config, Exec, RequestCount, Server};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -82,7 +82,7 @@ impl Cluster {
         let client = Client::new(server.router(), "default");
         let cluster = Cluster { server, client, kubeconfig, shape };
         let crds = Api::<CustomResourceDefinition>::all(cluster.client.clone());
-        for crd in causeway_api::crds().into_iter().chain(causeway_api::foreign::crds()) {
+        for crd in causeway_api::crds().into_iter().chain(causeway_api::vpc::foreign::crds()) {
             crds.create(&PostParams::default(), &crd).await.with_context(|| crd.name_any())?;
         }
         for object in objects::all(shape) {

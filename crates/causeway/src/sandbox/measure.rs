@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use causeway_api::VpcNatTunnel;
+use causeway_api::vpc::VpcNatTunnel;
 use futures::future::try_join_all;
 use kube::Api;
 use kube::api::DeleteParams;

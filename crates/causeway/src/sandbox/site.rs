@@ -130,7 +130,7 @@ impl Site {
         };
         exec.connect(client.clone());
         let mut definitions = causeway_api::crds();
-        definitions.extend(causeway_api::foreign::crds());
+        definitions.extend(causeway_api::vpc::foreign::crds());
         let (crds, namespaces) = tokio::join!(
             apply::crds(&client, definitions),
             apply::all(&client, submariner::member_namespaces()),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use causeway_api::{GatewayExIp, VpcNatTunnel};
+use causeway_api::vpc::{GatewayExIp, VpcNatTunnel};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;

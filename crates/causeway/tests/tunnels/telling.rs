@@ -1,6 +1,6 @@
 //! What people are told of a tunnel: `kubectl get`, its status, `causeway status`, records and routes.
 
-use causeway_api::GatewayExIp;
+use causeway_api::vpc::GatewayExIp;
 use kube::ResourceExt;
 use kube::api::ListParams;
 use serde_json::{Value, json};

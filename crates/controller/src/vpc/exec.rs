@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use causeway_api::parse::GATEWAY_CONTAINER;
+use causeway_api::vpc::parse::GATEWAY_CONTAINER;
 use causeway_core::vpc::objects::PodRef;
 use causeway_datapath::{Output, Run, RunError, SEEN, end_of};
 use k8s_openapi::api::core::v1::Pod;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use causeway_api::parse;
+use causeway_api::vpc::parse;
 use causeway_core::vpc::Event;
 use causeway_core::vpc::exchange::ORIGIN;
 use causeway_core::vpc::member::{self, Member};

@@ -1,6 +1,6 @@
 //! Writing gateway records: our own, copies at the broker, and those brought from there.
 
-use causeway_api::GatewayExIp;
+use causeway_api::vpc::GatewayExIp;
 use causeway_core::vpc::exchange::{self, RecordObject, RecordTask};
 use causeway_core::{GatewayName, ObjectKey};
 use kube::api::Patch;

@@ -1,6 +1,7 @@
 //! Writing a tunnel object: its finalizer, its status, and events about it.
 
-use causeway_api::{LooseTunnel, VpcNatTunnel, condition, parse};
+use causeway_api::condition;
+use causeway_api::vpc::{LooseTunnel, VpcNatTunnel, parse};
 use causeway_core::ObjectKey;
 use causeway_core::vpc::objects::{TUNNEL_FINALIZER, Tunnel};
 use causeway_core::vpc::status::{self, CLEANUP_BLOCKED, Finalizer, READY, TunnelStatus};

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use causeway_api::foreign::{kube_ovn, submariner};
-use causeway_api::{GatewayExIp, LooseTunnel, parse};
+use causeway_api::meta;
+use causeway_api::vpc::foreign::{kube_ovn, submariner};
+use causeway_api::vpc::{GatewayExIp, LooseTunnel, parse};
 use causeway_core::names::parse_address;
 use causeway_core::vpc::exchange::Record;
 use causeway_core::vpc::nodes::Nodes;
@@ -63,7 +64,7 @@ fn keyed<K: Resource, V>(object: &DeserializeGuard<K>, value: Option<V>) -> (Obj
 where
     DeserializeGuard<K>: Resource,
 {
-    match parse::key(object.meta()) {
+    match meta::key(object.meta()) {
         Some(key) => (key, value),
         // No namespace has a dot: this is nobody's.
         None => (ObjectKey::new("no.namespace", "none").expect("two names"), None),

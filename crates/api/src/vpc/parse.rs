@@ -13,18 +13,19 @@ use causeway_core::vpc::objects::{
 };
 use causeway_core::vpc::status::TunnelStatus;
 use causeway_core::vpc::want::TunnelKind;
-use causeway_core::{ClusterId, GatewayName, Invalid, ObjectKey};
+use causeway_core::{ClusterId, GatewayName, Invalid};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
-use crate::ABANDON;
+use super::ABANDON;
+use super::foreign::kube_ovn;
+use super::foreign::submariner::ServiceDiscoverySpec;
+use super::record::GatewayExIp;
+use super::tunnel::{LooseTunnel, TunnelType, VpcNatTunnel, VpcNatTunnelSpec, VpcNatTunnelStatus};
 use crate::condition;
-use crate::foreign::kube_ovn;
-use crate::foreign::submariner::ServiceDiscoverySpec;
-use crate::record::GatewayExIp;
-use crate::tunnel::{LooseTunnel, TunnelType, VpcNatTunnel, VpcNatTunnelSpec, VpcNatTunnelStatus};
+use crate::meta::{annotation, created, key};
 
 /// The label of gateways' workloads and pods.
 pub const GATEWAY_LABEL: &str = "ovn.kubernetes.io/vpc-nat-gw=true";
@@ -38,11 +39,6 @@ const GATEWAY_NAME: &str = "ovn.kubernetes.io/vpc_nat_gw";
 const LOGICAL_SWITCH: &str = "ovn.kubernetes.io/logical_switch";
 const DEFAULT_VNI: u32 = 100;
 const DEFAULT_VXLAN_PORT: u16 = 4789;
-
-/// Namespace and name; nothing where an API server is at work that lets objects be called anything.
-pub fn key(meta: &ObjectMeta) -> Option<ObjectKey> {
-    ObjectKey::new(meta.namespace.as_deref()?, meta.name.as_deref()?).ok()
-}
 
 /// A tunnel. A spec that makes no sense is carried as the sentence that says why.
 pub fn tunnel(object: &VpcNatTunnel) -> Option<Tunnel> {
@@ -72,11 +68,6 @@ fn bare_tunnel(meta: &ObjectMeta) -> Option<Tunnel> {
         spec: Err(String::new()),
         status: TunnelStatus::default(),
     })
-}
-
-/// Seconds since 1970.
-fn created(meta: &ObjectMeta) -> i64 {
-    meta.creation_timestamp.as_ref().map(|time| time.0.as_second()).unwrap_or_default()
 }
 
 fn tunnel_spec(spec: &VpcNatTunnelSpec, meta: &ObjectMeta) -> Result<TunnelSpec, Invalid> {
@@ -243,10 +234,6 @@ pub fn gateway_pod(pod: &Pod, prefix: &str) -> Option<GatewayPod> {
 /// The gateway's name in its workload's.
 fn unprefixed<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
     name.strip_prefix(prefix)?.strip_prefix('-')
-}
-
-fn annotation<'a>(meta: &'a ObjectMeta, name: &str) -> Option<&'a str> {
-    meta.annotations.as_ref()?.get(name).map(String::as_str).filter(|text| !text.is_empty())
 }
 
 /// kube-ovn's own object of a gateway.

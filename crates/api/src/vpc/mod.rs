@@ -1,0 +1,23 @@
+//! The room `vpc`: the objects by which tunnels are asked for and gateways find each other.
+//!
+//! [`tunnel`] and [`record`] are ours, [`foreign`] is kube-ovn's and Submariner's; [`parse`] turns each of them into
+//! the value that decisions rest on.
+
+pub mod foreign;
+pub mod parse;
+pub mod record;
+pub mod tunnel;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+
+pub use record::{GatewayExIp, GatewayExIpSpec};
+pub use tunnel::{LooseTunnel, TunnelType, VpcNatTunnel, VpcNatTunnelSpec, VpcNatTunnelStatus};
+
+/// With value `true` on a tunnel being deleted: let it go although its gateway cannot be cleaned.
+pub const ABANDON: &str = "causeway/abandon";
+
+/// The definitions of the room's own kinds.
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    vec![GatewayExIp::crd(), VpcNatTunnel::crd()]
+}
