@@ -1,0 +1,113 @@
+//! What an event of a gateway, of what was found there, or of the routes that lead to it touches.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use super::{State, Touched};
+use crate::names::{GatewayName, ObjectKey};
+use crate::room::Change;
+use crate::vpc::compile;
+use crate::vpc::event::Scope;
+use crate::vpc::gateways::{Gateway, Preference};
+use crate::vpc::objects::StaticRoute;
+use crate::vpc::outcome::{Outcome, Trouble};
+
+impl State {
+    /// The gateways and their records; where something is true of one that was not, every tunnel that is or
+    /// was built on it.
+    pub(super) fn around_gateways(&mut self, names: BTreeSet<GatewayName>) -> Touched {
+        let mut touched = Touched::new();
+        for name in names {
+            // Before what was seen there is forgotten.
+            touched.extend(self.leaving(&name));
+            self.visits.keep(&name, &self.gateways.pod_uids(&name));
+            touched.extend(self.around_gateway(&name));
+            touched.insert(Scope::Record(name.clone()));
+            touched.insert(Scope::Gateway(name));
+        }
+        touched
+    }
+
+    /// What is to be looked at because something is true of a gateway that was not.
+    pub(super) fn around_gateway(&mut self, name: &GatewayName) -> Touched {
+        let Some((old, new)) = self.gateways.work_out(name, &self.preference(name)) else {
+            return Touched::new();
+        };
+        fn local(gateway: &Option<Gateway>) -> Option<Result<Ipv4Addr, &Trouble>> {
+            gateway.as_ref().map(|gateway| gateway.located.as_ref().map(|located| located.external))
+        }
+        if local(&old) != local(&new) {
+            self.admit_whole(name);
+        }
+        let mut touched = Touched::from([Scope::Record(name.clone()), Scope::Gateway(name.clone())]);
+        let build =
+            |gateway: &Option<Gateway>| gateway.as_ref().map(|it| (it.pod.clone(), it.located.clone()));
+        if build(&old) != build(&new) {
+            touched.extend(self.tunnels.on(name).cloned().map(Scope::Tunnel));
+        }
+        touched.extend(self.leaving(name));
+        touched
+    }
+
+    /// What speaks for one of several pods of a gateway.
+    fn preference(&self, name: &GatewayName) -> Preference {
+        let published = self.cluster().and_then(|cluster| self.records.published(cluster, name));
+        Preference { serving: self.visits.serving(name).map(Into::into), published }
+    }
+
+    pub(super) fn work_out_gateways(&mut self) {
+        for name in self.gateways.all_names() {
+            self.gateways.work_out(&name, &self.preference(&name));
+        }
+    }
+
+    /// The tunnels being deleted that may have something on a gateway.
+    fn leaving(&self, gateway: &GatewayName) -> Touched {
+        let held = self.tunnels.leaving().iter().filter(|key| self.visits.holds(gateway, key));
+        self.tunnels.leaving_from(gateway).chain(held).cloned().map(Scope::Tunnel).collect()
+    }
+
+    /// A route matters to the tunnels of the VPC's gateways whose far range it covers.
+    pub(super) fn apply_routes(&mut self, event: Change<String, BTreeSet<StaticRoute>>) -> Touched {
+        let mut touched = Touched::new();
+        for (vpc, old, new) in event.carry_out(&mut self.routes) {
+            let appeared = old.is_none() || new.is_none();
+            let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
+            let changed: Vec<&StaticRoute> = old.symmetric_difference(&new).collect();
+            for (name, located) in self.gateways.in_vpc(&vpc) {
+                let Some(admission) = self.admissions.get(name) else { continue };
+                if appeared {
+                    touched.extend(admission.keys().cloned().map(Scope::Tunnel));
+                }
+                for route in changed.iter().filter(|route| Some(route.next_hop) == located.lan) {
+                    touched.extend(admission.within(route.range).cloned().map(Scope::Tunnel));
+                }
+            }
+        }
+        touched
+    }
+
+    /// An outcome matters to the tunnels of which it says something else than the one before.
+    pub(super) fn apply_outcome(&mut self, gateway: GatewayName, outcome: Outcome) -> Touched {
+        if !self.gateways.pod_uids(&gateway).contains(outcome.pod_uid.as_str()) {
+            // The pod is gone, and what was found there with it.
+            return Touched::new();
+        }
+        let mut touched = self.leaving(&gateway);
+        let uid = outcome.pod_uid.clone();
+        let serves = self.gateways.pod(&gateway).is_ok_and(|pod| pod.uid == uid);
+        let old = self.visits.take(&gateway, outcome, serves);
+        let new = self.visits.of_pod(&gateway, &uid);
+        let differs = |key: &&ObjectKey| {
+            old.as_ref().map(|outcome| outcome.of(key)) != new.map(|outcome| outcome.of(key))
+        };
+        touched.extend(self.tunnels.on(&gateway).filter(differs).cloned().map(Scope::Tunnel));
+        touched.extend(self.leaving(&gateway));
+        let clean = |outcome: &Outcome| compile::is_clean(outcome, self.tunnels.unreadable());
+        if !serves && old.as_ref().is_some_and(clean) && !new.is_some_and(clean) {
+            // A visit that was under way when another pod took over.
+            touched.insert(Scope::Gateway(gateway));
+        }
+        touched
+    }
+}

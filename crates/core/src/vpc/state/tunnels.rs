@@ -1,0 +1,86 @@
+//! What an event of tunnels touches, and which of a gateway's tunnels may be built after it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{State, Touched};
+use crate::names::{GatewayName, ObjectKey};
+use crate::room::Change;
+use crate::vpc::admission::{Admission, Candidate, Grounds};
+use crate::vpc::compile;
+use crate::vpc::event::Scope;
+use crate::vpc::objects::{Ends, Tunnel};
+use crate::vpc::tunnels::gateway_of;
+
+impl State {
+    pub(super) fn apply_tunnels(&mut self, event: Change<ObjectKey, Tunnel>) -> Touched {
+        let mut touched = Touched::new();
+        let mut concerned: BTreeMap<GatewayName, BTreeSet<ObjectKey>> = BTreeMap::new();
+        // Until they are listed nothing is done to any gateway.
+        let mut anywhere = !self.tunnels.listed() && matches!(event, Change::Reset(_));
+        for difference in self.tunnels.take(event, self.revision) {
+            if difference.asks {
+                for tunnel in [&difference.old, &difference.new].into_iter().flatten() {
+                    anywhere |= tunnel.spec.is_err();
+                    // A deletion waits for a look at each of them.
+                    touched.extend(compile::places(self, tunnel).into_iter().map(Scope::Gateway));
+                    if let Some(gateway) = gateway_of(tunnel) {
+                        concerned.entry(gateway.clone()).or_default().insert(difference.key.clone());
+                    }
+                }
+            }
+            touched.insert(Scope::Tunnel(difference.key));
+        }
+        if anywhere {
+            // What an object has that cannot be understood stays, wherever it is.
+            touched.extend(self.gateways.names().cloned().map(Scope::Gateway));
+        }
+        for (gateway, keys) in concerned {
+            touched.extend(self.admit(&gateway, keys).into_iter().map(Scope::Tunnel));
+        }
+        touched
+    }
+
+    /// Decides some tunnels of a gateway anew; gives those of which something else is true now.
+    pub(super) fn admit(
+        &mut self,
+        gateway: &GatewayName,
+        keys: impl IntoIterator<Item = ObjectKey>,
+    ) -> BTreeSet<ObjectKey> {
+        let located = self.gateways.locate(gateway);
+        let local = located.as_ref().map(|located| located.external);
+        let grounds = Grounds { local, own: &self.own, records: &self.records };
+        let mut candidate = |key: &ObjectKey| {
+            let tunnel = self.tunnels.get(key).filter(|tunnel| !tunnel.deleting)?;
+            let spec = tunnel.spec.as_ref().ok()?;
+            match &spec.ends {
+                Ends::ByGateway { gateway: on, peer } if on == gateway => {
+                    self.resolves += 1;
+                    Some(Candidate::new(tunnel, spec, grounds.resolve(tunnel, spec, peer)))
+                }
+                Ends::ByGateway { .. } | Ends::ByVpc { .. } => None,
+            }
+        };
+        let changes = keys.into_iter().map(|key| {
+            let candidate = candidate(&key);
+            (key, candidate)
+        });
+        let admission = self.admissions.entry(gateway.clone()).or_default();
+        let changed = admission.update(changes);
+        if admission.is_empty() {
+            self.admissions.remove(gateway);
+        }
+        changed
+    }
+
+    pub(super) fn admit_whole(&mut self, gateway: &GatewayName) {
+        let admitted = self.admissions.get(gateway).into_iter().flat_map(Admission::keys);
+        let keys: BTreeSet<ObjectKey> = self.tunnels.on(gateway).chain(admitted).cloned().collect();
+        self.admit(gateway, keys);
+    }
+
+    pub(super) fn admit_all(&mut self) {
+        let gateways: BTreeSet<GatewayName> =
+            self.tunnels.gateways().chain(self.admissions.keys()).cloned().collect();
+        gateways.iter().for_each(|gateway| self.admit_whole(gateway));
+    }
+}
