@@ -170,18 +170,18 @@ async fn input_cut_off_after_any_line_changes_nothing_and_the_next_start_converg
     assert!(lines >= 12, "only {lines} lines were needed");
 }
 
-/// The process in a pod whose command line begins like this. Pods share the machine's processes, but each
-/// carries the mark of its pod.
-async fn process_in(cluster: &Cluster, gateway: &str, begins: &[&str]) -> Option<Pid> {
+/// The process in a pod with such a command line. Pods share the machine's processes, but each carries the mark of
+/// its pod.
+async fn process_in(cluster: &Cluster, gateway: &str, is_it: impl Fn(&str) -> bool) -> Option<Pid> {
     let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(cluster.client.clone(), "kube-system");
     let uid = pods.get(&format!("vpc-nat-gw-{gateway}-0")).await.expect("its pod").uid().expect("a uid");
     let mark = format!("CAUSEWAY_SANDBOX_POD={uid}-");
-    let begins = begins.join("\0");
     std::fs::read_dir("/proc").expect("processes").flatten().find_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let read = |file: &str| std::fs::read(entry.path().join(file)).unwrap_or_default();
         let marked = read("environ").split(|byte| *byte == 0).any(|word| word.starts_with(mark.as_bytes()));
-        (marked && read("cmdline").starts_with(begins.as_bytes())).then(|| Pid::from_raw(pid))
+        let is_it = marked && is_it(&String::from_utf8_lossy(&read("cmdline")));
+        is_it.then(|| Pid::from_raw(pid))
     })
 }
 
@@ -191,9 +191,9 @@ async fn a_killed_monitor_is_opened_again_and_hears_as_before() {
     let one = sandbox.cluster(1).await;
     one.create(&vxlan("heard0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
     one.up("heard0").await;
-    let monitor: &[&str] = &["ip", "monitor"];
-    let script: &[&str] = &["bash", "-c", "# Prints what `ip monitor` prints"];
-    for part in [monitor, script] {
+    let monitor = |argv: &str| argv.starts_with("ip\0monitor");
+    let script = |argv: &str| argv.ends_with("causeway-monitor\0");
+    for part in [&monitor as &(dyn Fn(&str) -> bool + Sync), &script] {
         let before = process_in(&one, "gw1", monitor).await.expect("a monitor");
         kill(process_in(&one, "gw1", part).await.expect("its process"), Signal::SIGKILL).expect("it runs");
         one.until("another monitor", PATIENCE, async || match process_in(&one, "gw1", monitor).await {
@@ -224,7 +224,7 @@ async fn a_gateway_where_no_monitor_can_run_says_why_and_is_tried_ever_less_ofte
     one.create(&vxlan("deaf0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
     one.up("deaf0").await;
     one.fault("gw1", "without:ip").await;
-    let monitor = process_in(&one, "gw1", &["ip", "monitor"]).await.expect("a monitor");
+    let monitor = process_in(&one, "gw1", |argv| argv.starts_with("ip\0monitor")).await.expect("a monitor");
     kill(monitor, Signal::SIGKILL).expect("it runs");
     let sentence = one.down("deaf0", "ToolMissing").await;
     assert!(sentence.contains("no `ip`"), "{sentence}");

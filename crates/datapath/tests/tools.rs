@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use causeway_core::vpc::{Variant, plan};
 use causeway_datapath::Trouble;
-use causeway_datapath::vpc::{Commands, Datapath, MONITOR};
+use causeway_datapath::vpc::{Commands, Datapath, Digest, Heard, Monitor as Script};
 use lab::want::{VXLAN, demo};
 use lab::{BOTH, Lab, Local, Netns, joined, observed, require};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 
 /// A folder with nothing but these tools, each under the name given first.
@@ -89,13 +89,35 @@ struct Monitor {
 }
 
 impl Monitor {
-    fn start(netns: &Netns) -> Self {
+    async fn start(netns: &Netns, interval: Duration) -> Self {
         let mut command = tokio::process::Command::new("nsenter");
-        command.args(["-t", &netns.pid().to_string(), "-n"]).args(MONITOR);
+        command.args(["-t", &netns.pid().to_string(), "-n"]).args(Script::argv());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().expect("nsenter starts");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        Self { child, lines }
+        let mut monitor = Self { child, lines };
+        monitor.write(&Script::input(interval)).await;
+        assert_eq!(monitor.heard().await, Heard::Listening);
+        monitor
+    }
+
+    async fn write(&mut self, bytes: &[u8]) {
+        self.child.stdin.as_mut().expect("open").write_all(bytes).await.expect("taken");
+    }
+
+    async fn heard(&mut self) -> Heard {
+        Heard::of(&self.line().await.expect("still running"))
+    }
+
+    /// The next heartbeat's digest.
+    async fn held(&mut self, number: Option<u64>) -> Digest {
+        loop {
+            match self.heard().await {
+                Heard::Held { digest, asked } if asked == number => return digest.expect("a digest"),
+                Heard::Change => {}
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     async fn line(&mut self) -> Option<String> {
@@ -108,7 +130,7 @@ impl Monitor {
         let change = async {
             loop {
                 let line = self.line().await.expect("still running");
-                if line != "causeway-alive" {
+                if Heard::of(&line) == Heard::Change {
                     return line;
                 }
             }
@@ -120,6 +142,37 @@ impl Monitor {
         while self.line().await.is_some() {}
         let status = tokio::time::timeout(Duration::from_secs(20), self.child.wait()).await;
         status.expect("it ends").expect("waited").code()
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn the_monitor_says_by_its_digest_whether_the_gateway_holds_what_was_listed() {
+    require(&[]);
+    for variant in BOTH {
+        let lab = Lab::new(variant);
+        let netns = &lab.gateways[0];
+        let listed = async || {
+            let looked = lab.datapath(0).observe(None).await.expect("an answer");
+            looked.listing().expect("a listing").digest.expect("a digest")
+        };
+        let mut monitor = Monitor::start(netns, Duration::from_millis(300)).await;
+        let before = listed().await;
+        assert_eq!(monitor.held(None).await, before, "unasked");
+        monitor.write(Script::ask(7).as_bytes()).await;
+        let mut answer = monitor.heard().await;
+        while matches!(answer, Heard::Held { asked: None, .. }) {
+            answer = monitor.heard().await;
+        }
+        assert_eq!(answer, Heard::Held { digest: Some(before.clone()), asked: Some(7) });
+
+        let tool = if variant == Variant::Legacy { "iptables-legacy" } else { "iptables-nft" };
+        netns.sh(&format!("{tool} -t nat -A POSTROUTING -d 10.99.0.0/16 -j SNAT --to-source 10.0.0.1"));
+        monitor.held(None).await;
+        let after = monitor.held(None).await;
+        assert_ne!(after, before, "a rule, of which the kernel reports nothing");
+        assert_eq!(listed().await, after);
     }
 }
 
@@ -146,8 +199,7 @@ async fn the_monitor_reports_every_change_after_its_first_heartbeat_and_ends_wit
     let netns = Netns::new();
     // Many times, because what is looked for is a race between the heartbeat and the socket.
     for round in 0..20 {
-        let mut monitor = Monitor::start(&netns);
-        assert_eq!(monitor.line().await.as_deref(), Some("causeway-alive"));
+        let mut monitor = Monitor::start(&netns, MINUTE).await;
         netns.sh(&format!("ip link add v{round} type veth peer name w{round}"));
         let line = monitor.line_of_a_change().await;
         assert!(line.contains(&format!("v{round}")) || line.contains(&format!("w{round}")), "{line}");
@@ -161,17 +213,15 @@ async fn the_monitor_reports_every_change_after_its_first_heartbeat_and_ends_wit
 async fn the_monitor_beats_and_ends_when_ip_is_gone_or_the_script_is_killed() {
     require(&[]);
     let netns = Netns::new();
-    let mut monitor = Monitor::start(&netns);
-    monitor.line().await;
+    let mut monitor = Monitor::start(&netns, Duration::from_secs(1)).await;
     let started = Instant::now();
-    assert_eq!(monitor.line().await.as_deref(), Some("causeway-alive"));
-    assert!((4..8).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
+    monitor.held(None).await;
+    assert!((900..5000).contains(&started.elapsed().as_millis()), "{:?}", started.elapsed());
     kill(monitor_process(&netns));
     assert_eq!(monitor.end().await, Some(1));
     assert!(processes(&netns).is_empty());
 
-    let mut monitor = Monitor::start(&netns);
-    monitor.line().await;
+    let mut monitor = Monitor::start(&netns, MINUTE).await;
     kill(monitor.child.id().expect("running"));
     drop(monitor.child.stdin.take());
     monitor.end().await;

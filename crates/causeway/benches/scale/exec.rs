@@ -44,13 +44,10 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) fn of(request: &ExecRequest) -> Kind {
-        let script = request.command.last().map(String::as_str).unwrap_or_default();
-        if script.contains("ip monitor") {
-            Kind::Monitor
-        } else if script.contains("eval \"$script\"") {
-            Kind::Apply
-        } else {
-            Kind::Look
+        match request.command.last().map(String::as_str) {
+            Some("causeway-monitor") => Kind::Monitor,
+            Some("causeway-apply") => Kind::Apply,
+            _ => Kind::Look,
         }
     }
 }

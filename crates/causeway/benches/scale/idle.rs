@@ -41,15 +41,15 @@ async fn measure(size: usize) -> anyhow::Result<()> {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(PATIENCE, rehearsed).await.context("the real gateway was not looked at again")?;
+    timeout(PATIENCE, rehearsed).await.context("the real gateway was not built")?;
     let up = timed(&mut controller, cluster.create(1..size)).await.context("the others")?;
     timeout(PATIENCE, at_rest(&cluster)).await.context("the controller does not come to rest")?;
 
-    let (requests, cpu, looks) = (cluster.requests(), controller.cpu()?, pretend.looks());
+    let (requests, cpu, beats) = (cluster.requests(), controller.cpu()?, pretend.beats());
     let start = Instant::now();
     sleep(MINUTE).await;
     let (elapsed, cpu) = (start.elapsed(), controller.cpu()? - cpu);
-    let (asked, looks) = (cluster.requests().since(&requests), pretend.looks() - looks);
+    let (asked, beats) = (cluster.requests().since(&requests), pretend.beats() - beats);
     let resident = controller.resident_mib()?;
     ensure!(asked.all() == asked.execs(), "it was not idle: {:?}", asked.kinds());
     controller.end().await?;
@@ -69,14 +69,14 @@ async fn measure(size: usize) -> anyhow::Result<()> {
     )?;
     writeln!(
         out,
-        "  {:.1} looks a second, {} requests, {resident:.0} MiB",
-        looks as f64 / elapsed.as_secs_f64(),
+        "  {:.1} heartbeats a second, {} requests, {resident:.0} MiB",
+        beats as f64 / elapsed.as_secs_f64(),
         asked.all()
     )?;
     Ok(())
 }
 
-/// Waits until nothing but looks is asked for.
+/// Waits until nothing but commands is asked for.
 async fn at_rest(cluster: &Cluster) {
     loop {
         let before = cluster.requests();

@@ -3,25 +3,21 @@
 //!
 //! Only what runs in a gateway is pretended; the controller cannot tell, and every byte reaches it as it would.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use causeway_apiserver::{Exec, ExecEnd, ExecIo, ExecRequest};
 use causeway_datapath::end_of;
-use causeway_datapath::vpc::HEARTBEAT;
+use causeway_datapath::vpc::Digest;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::time::sleep;
+use tokio::time::timeout;
 
 use crate::exec::{GatewayExec, Kind};
 use crate::gateways::Gateways;
 use crate::shape;
 
-/// As the real monitor's.
-const BEAT: Duration = Duration::from_secs(5);
-/// In place of a listing that the reader has.
-const SAME: &str = "@@causeway same";
 /// The real gateway, and its tunnel.
 const REAL: (usize, usize) = (1, 0);
 
@@ -34,18 +30,15 @@ pub(crate) struct Pretend {
 #[derive(Default)]
 struct State {
     said: Said,
-    /// The pretended gateways that have their tunnel.
-    built: BTreeSet<usize>,
-    /// Those that have said so to a look: their reader has that listing.
-    listed: BTreeSet<usize>,
-    looks: u64,
+    /// What the pretended gateways said last.
+    held: BTreeMap<usize, String>,
+    beats: u64,
 }
 
 /// What the real one said.
 #[derive(Clone, Default)]
 struct Said {
     empty: Option<String>,
-    apply: Option<String>,
     built: Option<String>,
 }
 
@@ -64,87 +57,89 @@ impl Pretend {
         self.lock().said.built.is_some()
     }
 
-    /// How often a gateway was looked at.
-    pub(crate) fn looks(&self) -> u64 {
-        self.lock().looks
+    /// How often a gateway has said what it holds without being asked.
+    pub(crate) fn beats(&self) -> u64 {
+        self.lock().beats
     }
 
     async fn rehearse(&self, request: &ExecRequest, io: ExecIo) -> ExecEnd {
         let mut said = Vec::new();
         let kept = (Kind::of(request) != Kind::Monitor).then_some(&mut said);
         let end = self.real.run_and_keep(request, io, kept).await;
-        let text = String::from_utf8_lossy(&said).into_owned();
-        if end_of(&said) == Some(0) && !text.starts_with(SAME) {
+        if Kind::of(request) == Kind::Apply && end_of(&said) == Some(0) {
+            let text = Some(String::from_utf8_lossy(&said).into_owned());
             let said = &mut self.lock().said;
-            match (Kind::of(request), &said.apply) {
-                (Kind::Apply, _) => said.apply = Some(text),
-                (Kind::Look, None) => said.empty = Some(text),
-                (Kind::Look, Some(_)) => said.built = Some(text),
-                (Kind::Monitor, _) => {}
-            }
+            // The first thing that a gateway hears of is a plan without steps.
+            *(if said.empty.is_none() { &mut said.empty } else { &mut said.built }) = text;
         }
         end
     }
 
     /// What a gateway says to a command.
-    fn answer(&self, gateway: usize, kind: Kind, known: &str) -> Option<String> {
+    fn answer(&self, gateway: usize, kind: Kind) -> Option<String> {
         let mut state = self.lock();
-        let said = match kind {
-            Kind::Monitor => return None,
-            Kind::Apply => {
-                state.built.insert(gateway);
-                state.said.apply.as_ref()
-            }
-            Kind::Look => {
-                state.looks += 1;
-                // Nobody but its reader changes it.
-                if !known.is_empty() && state.listed.contains(&gateway) {
-                    return Some(format!("{SAME}\n@@causeway done 0\n"));
-                }
-                if state.built.contains(&gateway) {
-                    state.listed.insert(gateway);
-                }
-                if state.built.contains(&gateway) {
-                    state.said.built.as_ref()
-                } else {
-                    state.said.empty.as_ref()
-                }
-            }
-        }?;
-        Some(as_another(said, gateway))
+        let before = state.held.get(&gateway);
+        let said = match (kind, before) {
+            (Kind::Look, Some(before)) => return Some(before.clone()),
+            (_, None) => state.said.empty.as_ref(),
+            (_, Some(_)) => state.said.built.as_ref(),
+        };
+        let said = as_another(said?, gateway);
+        state.held.insert(gateway, said.clone());
+        Some(said)
     }
 
     async fn pretend(&self, gateway: usize, kind: Kind, io: ExecIo) -> std::io::Result<ExecEnd> {
         let ExecIo { stdin, mut stdout, stderr: _stderr, resize: _ } = io;
         let mut stdin = BufReader::new(stdin);
-        if kind == Kind::Monitor {
-            tokio::select! {
-                ended = stdin.read_u8() => drop(ended),
-                beat = beat(&mut stdout) => beat?,
-            }
-            return Ok(ExecEnd::Exited(0));
-        }
         let mut line = String::new();
         stdin.read_line(&mut line).await?;
-        if kind == Kind::Apply {
+        let mut input = Vec::new();
+        if kind != Kind::Look {
             let length = line.split_whitespace().filter_map(|word| word.parse::<usize>().ok()).sum();
-            stdin.read_exact(&mut vec![0; length]).await?;
+            input.resize(length, 0);
+            stdin.read_exact(&mut input).await?;
+        }
+        if kind == Kind::Monitor {
+            let interval = input.rsplit(|byte| *byte == b'\n').next().map(String::from_utf8_lossy);
+            let interval = interval.and_then(|text| text.parse().ok()).map(Duration::from_secs_f64);
+            self.beat(gateway, interval.unwrap_or_default(), stdin.lines(), &mut stdout).await?;
+            return Ok(ExecEnd::Exited(0));
         }
         let missing = || std::io::Error::other("the real gateway has not said that yet");
-        let answer = self.answer(gateway, kind, line.trim()).ok_or_else(missing)?;
+        let answer = self.answer(gateway, kind).ok_or_else(missing)?;
         stdout.write_all(answer.as_bytes()).await?;
         stdout.flush().await?;
         // Its reader's word, or its end.
         stdin.read_line(&mut line).await?;
         Ok(ExecEnd::Exited(0))
     }
-}
 
-async fn beat(stdout: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
-    loop {
-        stdout.write_all(format!("{HEARTBEAT}\n").as_bytes()).await?;
+    async fn beat(
+        &self,
+        gateway: usize,
+        interval: Duration,
+        mut lines: tokio::io::Lines<impl AsyncBufReadExt + Unpin>,
+        stdout: &mut (impl AsyncWrite + Unpin),
+    ) -> std::io::Result<()> {
+        stdout.write_all(b"causeway-alive\n").await?;
         stdout.flush().await?;
-        sleep(BEAT).await;
+        loop {
+            let asked = match timeout(interval, lines.next_line()).await {
+                Ok(line) => match line? {
+                    Some(line) => line,
+                    None => return Ok(()),
+                },
+                Err(_) => {
+                    self.lock().beats += 1;
+                    String::new()
+                }
+            };
+            let held = self.lock().held.get(&gateway).and_then(|said| Digest::of(said.as_bytes()));
+            let held = held.as_ref().map_or("", Digest::as_str);
+            stdout.write_all(format!("causeway-alive {held} {asked}\n").as_bytes()).await?;
+            stdout.flush().await?;
+        }
     }
 }
 

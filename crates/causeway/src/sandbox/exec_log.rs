@@ -119,15 +119,13 @@ fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a command is for, by what is in it: the controller's three, or somebody else's.
+/// What a command is for, by the name that the controller gives it.
 fn kind(argv: &[String]) -> &'static str {
-    let holds = |words: &str| argv.iter().any(|word| word.contains(words));
-    match () {
-        () if !holds("@@causeway") => "other",
-        () if holds("ip monitor") => "monitor",
-        // It comes with its input.
-        () if holds("eval \"$script\"") => "apply",
-        () => "observe",
+    match argv.last().map(String::as_str) {
+        Some("causeway-monitor") => "monitor",
+        Some("causeway-apply") => "apply",
+        Some("causeway-observe") => "observe",
+        _ => "other",
     }
 }
 
@@ -138,13 +136,13 @@ mod tests {
 
     use super::*;
 
-    fn request(script: &str) -> ExecRequest {
+    fn request(name: &str) -> ExecRequest {
         ExecRequest {
             user: "replica-a".into(),
             namespace: "kube-system".into(),
             pod: "vpc-nat-gw-gw1-0".into(),
             container: None,
-            command: ["bash", "-c", script].map(str::to_owned).to_vec(),
+            command: ["bash", "-c", "eval", name].map(str::to_owned).to_vec(),
             stdin: true,
             stdout: true,
             stderr: true,
@@ -152,7 +150,7 @@ mod tests {
         }
     }
 
-    const APPLY: &str = "echo @@causeway; eval \"$script\"";
+    const APPLY: &str = "causeway-apply";
 
     fn lines(folder: &Path) -> Vec<Value> {
         let text = std::fs::read_to_string(folder.join("logs/cluster1-execs.jsonl")).expect("its lines");

@@ -57,10 +57,12 @@ struct Access {
     insecure: Option<bool>,
 }
 
-/// Starts following the coordinates and, once known, the broker. Readiness does not wait for the broker: tunnels
-/// that are up must not.
+/// Starts following the coordinates, unless all that they say is given, and, once known, the broker. Readiness does
+/// not wait for the broker: tunnels that are up must not.
 pub(super) fn start(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
-    sources.task("servicediscoveries", |feed| follow_coordinates(feed, room.clone()));
+    if room.options.broker.is_none() || room.options.given.cluster.is_none() {
+        sources.task("servicediscoveries", |feed| follow_coordinates(feed, room.clone()));
+    }
     sources.beside("broker", |feed| exchange(feed, room.clone()));
 }
 
@@ -69,10 +71,12 @@ async fn follow_coordinates(feed: Feed<Vpc>, room: Arc<Vpc>) {
     let watch = Watch::<ServiceDiscovery>::new(api).named(DISCOVERY);
     let tell = |seen: Result<Seen<String, Coordinates>, Interruption>| {
         let standing = Standing::of(&seen);
-        if let Some(found) = seen.ok().and_then(only) {
-            if found.is_none() && room.options.broker.is_none() {
-                tracing::info!("no ServiceDiscovery object says where the broker is; waiting for one");
-            }
+        let found = seen.ok().and_then(only);
+        let none = standing == Standing::Listed && found.as_ref().is_none_or(Option::is_none);
+        if none && room.options.broker.is_none() {
+            tracing::info!("no ServiceDiscovery object says where the broker is; waiting for one");
+        }
+        if let Some(found) = found {
             let identity = found.as_ref().and_then(|found| parse::identity(&found.spec));
             feed.tell(Event::Identity(identity));
             room.coordinates.send_if_modified(|known| {

@@ -22,6 +22,9 @@ const PIPE: usize = 64 * 1024;
 /// A command that was told that its output has arrived ends within this.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// What a command that has much to do may take longer.
+const PER_BYTE: Duration = Duration::from_micros(10);
+
 /// Runs commands in one pod.
 pub struct PodExec {
     pods: Api<Pod>,
@@ -107,8 +110,9 @@ async fn farewell(
 #[async_trait]
 impl Run for PodExec {
     async fn run(&self, argv: &[&str], stdin: &[u8]) -> Result<Output, RunError> {
-        let done = timeout(self.limit, self.converse(argv, stdin)).await;
-        done.unwrap_or(Err(RunError::TimedOut(self.limit)))
+        // Five thousand tunnels at once are three megabytes and take the kernel a quarter of a minute.
+        let limit = self.limit + PER_BYTE * u32::try_from(stdin.len()).unwrap_or(u32::MAX);
+        timeout(limit, self.converse(argv, stdin)).await.unwrap_or(Err(RunError::TimedOut(limit)))
     }
 }
 

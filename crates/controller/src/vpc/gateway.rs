@@ -1,7 +1,7 @@
 //! A visit to a gateway: observe, plan, apply, report.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use causeway_core::GatewayName;
 use causeway_core::vpc::compile::{self, GatewayTask};
@@ -14,74 +14,12 @@ use tokio::time::Instant;
 
 use super::Vpc;
 use super::exec::PodExec;
+use super::looks::Observed;
 use crate::election::Term;
 use crate::queue::Next;
 
-/// What was last observed on each gateway, and how often in a row one has not answered.
-#[derive(Default)]
-pub(super) struct Looks(Mutex<BTreeMap<GatewayName, Look>>);
-
-#[derive(Default)]
-struct Look {
-    observed: Option<Observed>,
-    unanswered: u32,
-}
-
-/// An observation, and the count of the monitor's lines that it was made at.
-struct Observed {
-    pod_uid: String,
-    /// None where the monitor has printed since it was made.
-    lines: Option<u64>,
-    at: Instant,
-    have: Arc<Have>,
-    digest: Option<Digest>,
-}
-
-impl Looks {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<GatewayName, Look>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn forget(&self, gateway: &GatewayName) {
-        self.lock().remove(gateway);
-    }
-
-    pub(super) fn clear(&self) {
-        self.lock().clear();
-    }
-
-    /// The last listing of a pod, to be named by its digest.
-    fn last(&self, gateway: &GatewayName, pod_uid: &str) -> Option<(Arc<Have>, Option<Digest>)> {
-        let looks = self.lock();
-        let observed =
-            looks.get(gateway)?.observed.as_ref().filter(|observed| observed.pod_uid == pod_uid)?;
-        Some((observed.have.clone(), observed.digest.clone()))
-    }
-
-    fn remember(&self, gateway: &GatewayName, observed: Observed) {
-        self.lock().entry(gateway.clone()).or_default().observed = Some(observed);
-    }
-
-    fn outdate(&self, gateway: &GatewayName) {
-        if let Some(observed) = self.lock().get_mut(gateway).and_then(|look| look.observed.as_mut()) {
-            observed.lines = None;
-        }
-    }
-
-    /// Whether it is the first time in a row that the gateway did not answer.
-    fn first_unanswered(&self, gateway: &GatewayName) -> bool {
-        let mut looks = self.lock();
-        let look = looks.entry(gateway.clone()).or_default();
-        look.unanswered += 1;
-        look.unanswered == 1
-    }
-
-    fn answered(&self, gateway: &GatewayName) {
-        if let Some(look) = self.lock().get_mut(gateway) {
-            look.unanswered = 0;
-        }
-    }
-}
+/// What a gateway holds, and what stands for it.
+type Listed = (Arc<Have>, Option<Digest>);
 
 impl Vpc {
     pub(super) async fn visit(self: &Arc<Self>, gateway: &GatewayName, term: &Term) -> Next {
@@ -173,7 +111,7 @@ impl Vpc {
         if planned.is_empty() {
             return Ok(judge(want, &planned, &BTreeMap::new(), &have));
         }
-        let (failures, now) = self.carry_out(gateway, &commands, &planned, term).await?;
+        let (failures, (now, _)) = self.carry_out(gateway, &commands, &planned, term).await?;
         Ok(judge(want, &planned, &failures, &now))
     }
 
@@ -190,21 +128,27 @@ impl Vpc {
         if planned.is_empty() {
             return Ok(judge(&task.want, &planned, &BTreeMap::new(), &have));
         }
-        let (mut failures, mut now) = self.carry_out(gateway, &commands, &planned, term).await?;
+        let at = Instant::now();
+        let (mut failures, (mut now, mut digest)) =
+            self.carry_out(gateway, &commands, &planned, term).await?;
         // It may have been planned from a change half done, as of a link on its way out; and what a tunnel got whose
         // link could not be made is taken away again.
         let again = plan_after(&refused_now(&planned, &failures, &now), &task.want, &now);
         if again.has_news_since(&planned) {
-            (failures, now) = self.carry_out(gateway, &commands, &again, term).await?;
+            (failures, (now, digest)) = self.carry_out(gateway, &commands, &again, term).await?;
             planned = again;
         }
+        // The monitor speaks of our own changes too: it has to confirm that there was nothing else.
+        let observed = Observed { pod_uid: task.pod.uid.clone(), lines: None, at, have: now.clone(), digest };
+        self.looks.remember(gateway, observed);
         let visit = judge(&task.want, &planned, &failures, &now);
         self.report_repairs(gateway, task, &planned, &visit, term);
         Ok(visit)
     }
 
-    /// What the gateway holds. An observation that is younger than the drift interval still holds if its monitor
-    /// has said nothing since; what no monitor speaks of, the next apply's own listing shows.
+    /// What the gateway holds. An observation still holds if the gateway's monitor has said nothing since, or has
+    /// confirmed it by its digest: on its own every drift interval, or here, when it is asked. An observation by a
+    /// command of its own is the first one, and the one that tells what has changed.
     async fn observed(
         self: &Arc<Self>,
         gateway: &GatewayName,
@@ -213,22 +157,31 @@ impl Vpc {
         term: &Term,
     ) -> Result<Arc<Have>, Stop> {
         let pod = &task.pod;
-        if let Some(have) = self.known(gateway, task) {
+        let lines = || self.monitors.lines(gateway, pod);
+        // The monitor may confirm a moment after a visit is due.
+        let age = 2 * self.options.drift_interval;
+        if let Some(have) = lines().and_then(|lines| self.looks.known(gateway, &pod.uid, lines, age)) {
             return Ok(have);
         }
+        let lost = |error| stop(datapath::Trouble::Run(error));
         let heard = match self.listen_to(gateway, pod).await {
             // Where the monitor could not begin, an observation says why in clearer words.
-            Err(lost @ RunError::Lost(_)) => Err(stop(datapath::Trouble::Run(lost))),
-            other => Ok(other.map_err(|error| stop(datapath::Trouble::Run(error)))?),
+            Err(error @ RunError::Lost(_)) => Err(lost(error)),
+            other => Ok(other.map_err(lost)?),
         };
-        let last = self.looks.last(gateway, &pod.uid);
-        let before = self.monitors.lines(gateway, pod);
-        let at = Instant::now();
-        let (have, digest) = self.look(commands, last, term).await?;
+        let (before, at) = (lines(), Instant::now());
+        let (have, digest) = match self.looks.last(gateway, &pod.uid) {
+            Some((have, digest @ Some(_)))
+                if before.is_some() && self.held(gateway, pod).await.map_err(lost)? == digest =>
+            {
+                (have, digest)
+            }
+            last => self.look(commands, last, term).await?,
+        };
         heard?;
-        let lines = before.filter(|before| self.monitors.lines(gateway, pod) == Some(*before));
-        self.looks
-            .remember(gateway, Observed { pod_uid: pod.uid.clone(), lines, at, have: have.clone(), digest });
+        let lines = before.filter(|before| lines() == Some(*before));
+        let observed = Observed { pod_uid: pod.uid.clone(), lines, at, have: have.clone(), digest };
+        self.looks.remember(gateway, observed);
         Ok(have)
     }
 
@@ -237,9 +190,9 @@ impl Vpc {
     async fn look(
         &self,
         commands: &impl Datapath,
-        last: Option<(Arc<Have>, Option<Digest>)>,
+        last: Option<Listed>,
         term: &Term,
-    ) -> Result<(Arc<Have>, Option<Digest>), Stop> {
+    ) -> Result<Listed, Stop> {
         let Some((have, digest)) = last else {
             let applied = commands.apply(&Plan::default(), term.number()).await;
             let Listing { have, digest } = self.counted("observe", applied)?.listing;
@@ -251,23 +204,13 @@ impl Vpc {
         }
     }
 
-    fn known(&self, gateway: &GatewayName, task: &GatewayTask) -> Option<Arc<Have>> {
-        let lines = self.monitors.lines(gateway, &task.pod)?;
-        let looks = self.looks.lock();
-        let observed = looks.get(gateway)?.observed.as_ref()?;
-        let holds = observed.pod_uid == task.pod.uid
-            && observed.lines == Some(lines)
-            && observed.at.elapsed() < self.options.drift_interval;
-        holds.then(|| observed.have.clone())
-    }
-
     async fn carry_out(
         &self,
         gateway: &GatewayName,
         commands: &impl Datapath,
         plan: &Plan,
         term: &Term,
-    ) -> Result<(BTreeMap<usize, Trouble>, Have), Stop> {
+    ) -> Result<(BTreeMap<usize, Trouble>, Listed), Stop> {
         // Whatever comes of it, what was observed before no longer holds.
         self.looks.outdate(gateway);
         if !term.is_held() {
@@ -284,7 +227,7 @@ impl Vpc {
             }
         }
         let failures = failures.into_iter().map(|(at, error)| (at, step_trouble(error))).collect();
-        Ok((failures, listing.have))
+        Ok((failures, (Arc::new(listing.have), listing.digest)))
     }
 
     fn counted<T>(&self, command: &'static str, done: Result<T, datapath::Trouble>) -> Result<T, Stop> {

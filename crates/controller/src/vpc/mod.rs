@@ -7,6 +7,7 @@
 pub mod broker;
 pub mod exec;
 mod gateway;
+mod looks;
 mod membership;
 mod metrics;
 mod monitor;
@@ -53,7 +54,7 @@ pub struct Vpc {
     metrics: metrics::Metrics,
     options: Options,
     monitors: monitor::Monitors,
-    looks: gateway::Looks,
+    looks: looks::Looks,
     /// Execs that have said all and are about to end.
     farewells: tokio_util::task::TaskTracker,
     coordinates: channel::Sender<Option<broker::Coordinates>>,
@@ -80,7 +81,7 @@ impl Vpc {
             gateway_prefix: channel::Sender::new(options.gateway_prefix.clone()),
             options,
             monitors: monitor::Monitors::default(),
-            looks: gateway::Looks::default(),
+            looks: looks::Looks::default(),
             farewells: tokio_util::task::TaskTracker::new(),
             coordinates: channel::Sender::new(None),
             broker: channel::Sender::new(None),

@@ -1,8 +1,10 @@
-//! One long-lived `ip monitor` per gateway: any line it prints means "observe again".
+//! One long-lived `ip monitor` per gateway: a change that it reports means "observe again".
 //!
-//! It is opened before the first observation, so that nothing changes unseen in between. It prints a heartbeat
-//! every few seconds; when it falls silent or ends, the gateway is visited again, which opens it anew. Each line
-//! is counted the moment it arrives: an observation made while the count stood still is still true while it does.
+//! It is opened before the first observation, so that nothing changes unseen in between. Each line is counted the
+//! moment it arrives: an observation made while the count stood still is still true while it does. What no monitor
+//! reports, as of iptables, the digest of a listing shows, which comes every drift interval and when it is asked for
+//! ([`Vpc::held`]); that is also the sign that the monitor is alive. When it falls silent or ends, the gateway is
+//! visited again, which opens it anew.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +15,10 @@ use causeway_core::GatewayName;
 use causeway_core::vpc::Scope;
 use causeway_core::vpc::objects::PodRef;
 use causeway_datapath::RunError;
-use causeway_datapath::vpc::{HEARTBEAT, MONITOR};
+use causeway_datapath::vpc::{Digest, Heard, Monitor as Script};
 use kube::api::AttachedProcess;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::sync::watch;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -25,8 +27,8 @@ use super::exec::PodExec;
 
 /// Changes come in bursts: an observation follows the first of them by this much.
 const DEBOUNCE: Duration = Duration::from_millis(20);
-/// The monitor prints a heartbeat every 5 s; three in a row must not be missing.
-const SILENCE: Duration = Duration::from_secs(15);
+/// So many heartbeats in a row must not be missing.
+const MISSED: u32 = 3;
 /// One that ended is opened again no sooner than this after its start.
 const SHORTEST_LIFE: Duration = Duration::from_secs(1);
 
@@ -38,7 +40,11 @@ struct Monitor {
     pod_uid: String,
     task: AbortOnDropHandle<()>,
     lines: Arc<AtomicU64>,
+    questions: mpsc::Sender<Question>,
 }
+
+/// Is answered with the digest of what the gateway holds, if it can make one.
+type Question = oneshot::Sender<Option<Digest>>;
 
 impl Monitors {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<GatewayName, Monitor>> {
@@ -50,6 +56,11 @@ impl Monitors {
         let monitors = self.lock();
         let monitor = monitors.get(gateway).filter(|m| m.pod_uid == pod.uid && !m.task.is_finished())?;
         Some(monitor.lines.load(Ordering::Acquire))
+    }
+
+    fn questions(&self, gateway: &GatewayName, pod: &PodRef) -> Option<mpsc::Sender<Question>> {
+        let monitors = self.lock();
+        Some(monitors.get(gateway).filter(|monitor| monitor.pod_uid == pod.uid)?.questions.clone())
     }
 
     fn set(&self, gateway: &GatewayName, monitor: Option<Monitor>) {
@@ -93,21 +104,27 @@ impl Vpc {
             return Ok(());
         }
         let limit = self.options.exec_timeout;
-        let opened = PodExec::new(self, pod).start(MONITOR, false).await;
+        let opened = PodExec::new(self, pod).start(&Script::argv(), false).await;
         self.metrics.count_exec("monitor", &opened);
         let (alive, mut is_alive) = watch::channel(false);
+        let (questions, asked) = mpsc::channel(1);
         let (process, lines) = (opened?, Arc::new(AtomicU64::new(0)));
-        let mut ending = Ending { room: Arc::downgrade(self), gateway: gateway.clone(), began: false };
-        let counter = lines.clone();
+        let mut session = Session {
+            ending: Ending { room: Arc::downgrade(self), gateway: gateway.clone(), began: false },
+            pod_uid: pod.uid.clone(),
+            interval: self.options.drift_interval,
+            alive,
+            lines: lines.clone(),
+        };
         let task = tokio::spawn(async move {
             let start = Instant::now();
-            follow(process, &alive, &counter, &mut ending).await;
-            if ending.began {
+            session.follow(process, asked).await;
+            if session.ending.began {
                 tokio::time::sleep_until(start + SHORTEST_LIFE).await;
             }
         });
         let task = AbortOnDropHandle::new(task);
-        self.monitors.set(gateway, Some(Monitor { pod_uid: pod.uid.clone(), task, lines }));
+        self.monitors.set(gateway, Some(Monitor { pod_uid: pod.uid.clone(), task, lines, questions }));
         match timeout(limit, is_alive.wait_for(|alive| *alive)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) => Err(RunError::Lost("the monitor ended before it began".into())),
@@ -118,6 +135,21 @@ impl Vpc {
         }
     }
 
+    /// Asks the monitor what the gateway holds: the digest of a listing made now. None where there is none to be had.
+    pub(super) async fn held(&self, gateway: &GatewayName, pod: &PodRef) -> Result<Option<Digest>, RunError> {
+        let limit = self.options.exec_timeout;
+        let Some(questions) = self.monitors.questions(gateway, pod) else { return Ok(None) };
+        let answer = async {
+            let (question, answer) = oneshot::channel();
+            questions.send(question).await.ok()?;
+            answer.await.ok()?
+        };
+        timeout(limit, answer).await.map_err(|_| {
+            self.monitors.set(gateway, None);
+            RunError::TimedOut(limit)
+        })
+    }
+
     /// Stops listening to a gateway that is gone.
     pub(super) fn forget(&self, gateway: &GatewayName) {
         self.monitors.set(gateway, None);
@@ -125,37 +157,80 @@ impl Vpc {
     }
 }
 
-/// Reads lines until the monitor ends or falls silent; a burst of them becomes one visit.
-async fn follow(
-    mut process: AttachedProcess,
-    alive: &watch::Sender<bool>,
-    counter: &AtomicU64,
-    ending: &mut Ending,
-) {
-    // The command ends when its stdin does: hold it.
-    let _stdin = process.stdin();
-    let Some(stdout) = process.stdout() else { return };
-    let mut lines = BufReader::new(stdout).lines();
-    let mut due: Option<Instant> = None;
-    loop {
-        let silence = Instant::now() + SILENCE;
-        match timeout_at(due.unwrap_or(silence), lines.next_line()).await {
-            Ok(Ok(Some(line))) if line == HEARTBEAT => {
-                ending.began = true;
-                alive.send_replace(true);
+/// A monitor's end of the conversation.
+struct Session {
+    ending: Ending,
+    pod_uid: String,
+    interval: Duration,
+    alive: watch::Sender<bool>,
+    lines: Arc<AtomicU64>,
+}
+
+impl Session {
+    /// Reads lines until the monitor ends or falls silent; a burst of them becomes one visit.
+    async fn follow(&mut self, mut process: AttachedProcess, mut asked: mpsc::Receiver<Question>) {
+        // The command ends when its stdin does: hold it.
+        let (Some(mut stdin), Some(stdout)) = (process.stdin(), process.stdout()) else { return };
+        if stdin.write_all(&Script::input(self.interval)).await.is_err() {
+            return;
+        }
+        let mut lines = BufReader::new(stdout).lines();
+        let mut question: (u64, Option<Question>) = (0, None);
+        let mut due: Option<Instant> = None;
+        let mut silence = Instant::now() + MISSED * self.interval;
+        loop {
+            let line = tokio::select! {
+                line = timeout_at(due.unwrap_or(silence), lines.next_line()) => line,
+                Some(next) = asked.recv() => {
+                    question = (question.0 + 1, Some(next));
+                    if stdin.write_all(Script::ask(question.0).as_bytes()).await.is_err() {
+                        return;
+                    }
+                    continue;
+                }
+            };
+            let heard = match line {
+                Ok(Ok(Some(line))) => Heard::of(&line),
+                Ok(Ok(None) | Err(_)) => return,
+                Err(_) if due.take().is_some() => {
+                    self.visit();
+                    continue;
+                }
+                Err(_) => return,
+            };
+            silence = Instant::now() + MISSED * self.interval;
+            match heard {
+                Heard::Listening => {
+                    self.ending.began = true;
+                    self.alive.send_replace(true);
+                }
+                Heard::Held { digest, asked: Some(number) } if number == question.0 => {
+                    // Whoever asked may have gone.
+                    question.1.take().map(|question| question.send(digest));
+                }
+                Heard::Held { digest, .. } => self.compare(digest),
+                // Until it listens nobody has observed yet.
+                Heard::Change if self.ending.began => {
+                    self.lines.fetch_add(1, Ordering::AcqRel);
+                    due = due.or(Some(Instant::now() + DEBOUNCE));
+                }
+                Heard::Change => {}
             }
-            // Until it is alive nobody has observed yet.
-            Ok(Ok(Some(_))) if ending.began => {
-                counter.fetch_add(1, Ordering::AcqRel);
-                due = due.or(Some(Instant::now() + DEBOUNCE));
-            }
-            Ok(Ok(Some(_))) => {}
-            Ok(Ok(None) | Err(_)) => return,
-            Err(_) if due.take().is_some() => {
-                let Some(room) = ending.room.upgrade() else { return };
-                room.desk.add(Scope::Gateway(ending.gateway.clone()));
-            }
-            Err(_) => return,
+        }
+    }
+
+    /// What the gateway holds, unasked.
+    fn compare(&self, digest: Option<Digest>) {
+        let (Some(digest), Some(room)) = (digest, self.ending.room.upgrade()) else { return };
+        let (gateway, lines) = (&self.ending.gateway, self.lines.load(Ordering::Acquire));
+        if !room.looks.confirm(gateway, &self.pod_uid, lines, &digest) {
+            self.visit();
+        }
+    }
+
+    fn visit(&self) {
+        if let Some(room) = self.ending.room.upgrade() {
+            room.desk.add(Scope::Gateway(self.ending.gateway.clone()));
         }
     }
 }

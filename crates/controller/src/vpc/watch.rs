@@ -36,7 +36,8 @@ const EGRESS: &str = "cluster-egress.submariner.io";
 pub(super) fn start(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
     start_own(room, sources);
     start_gateways(room, sources);
-    start_foreign(room, sources);
+    start_kube_ovn(room, sources);
+    start_submariner(room, sources);
 }
 
 /// An object by its name, with what a parser makes of it.
@@ -180,17 +181,18 @@ async fn follow_prefix(feed: Feed<Vpc>, room: Arc<Vpc>) {
     match configs.follow(feed.pace(), by_name(|config: &ConfigMap| Some(config.clone())), tell).await {}
 }
 
-/// The object of a watch on one name, or that there is none; nothing where that is not known.
+/// The object of a watch on one name, or that there is none; nothing where that cannot be seen, as while the
+/// kind's definition is installed anew: then what is known stays.
 pub(super) fn only<V>(seen: Seen<String, V>) -> Option<Option<V>> {
     match seen {
         Seen::All { objects, .. } => Some(objects.into_values().next()),
         Seen::Put(_, object) => Some(Some(object)),
-        Seen::Gone(_) | Seen::Missing => Some(None),
-        Seen::Forbidden(_) => None,
+        Seen::Gone(_) => Some(None),
+        Seen::Missing | Seen::Forbidden(_) => None,
     }
 }
 
-fn start_foreign(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
+fn start_kube_ovn(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
     let client = || room.house.client.clone();
     let gateways = Watch::<kube_ovn::VpcNatGateway>::new(Api::all(client()));
     sources.watch(
@@ -205,13 +207,22 @@ fn start_foreign(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
     sources.watch("subnets", subnets, by_name(|subnet| Some(parse::subnet(subnet))), Event::Subnets);
     let vpcs = Watch::<kube_ovn::Vpc>::new(Api::all(client()));
     sources.watch("vpcs", vpcs, by_name(|vpc| Some(parse::static_routes(vpc))), Event::Vpcs);
-    let clusters = Watch::<submariner::Cluster>::new(Api::namespaced(client(), SUBMARINER));
-    let range = |cluster: &submariner::Cluster| -> Option<Cidr> {
-        cluster.spec.global_cidr.as_ref()?.first()?.parse().ok()
-    };
-    sources.watch("clusters", clusters, by_name(range), Event::Globalnets);
-    let egress = Watch::<submariner::ClusterGlobalEgressIP>::new(Api::all(client())).named(EGRESS);
-    sources.task("clusterglobalegressips", |feed| follow_egress(feed, egress));
+}
+
+/// What Submariner says of this cluster, unless it is given: what is not read needs no right to be read.
+fn start_submariner(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
+    let client = || room.house.client.clone();
+    if room.options.given.globalnet.is_none() {
+        let clusters = Watch::<submariner::Cluster>::new(Api::namespaced(client(), SUBMARINER));
+        let range = |cluster: &submariner::Cluster| -> Option<Cidr> {
+            cluster.spec.global_cidr.as_ref()?.first()?.parse().ok()
+        };
+        sources.watch("clusters", clusters, by_name(range), Event::Globalnets);
+    }
+    if room.options.given.egress.is_empty() {
+        let egress = Watch::<submariner::ClusterGlobalEgressIP>::new(Api::all(client())).named(EGRESS);
+        sources.task("clusterglobalegressips", |feed| follow_egress(feed, egress));
+    }
 }
 
 async fn follow_egress(feed: Feed<Vpc>, egress: Watch<submariner::ClusterGlobalEgressIP>) {
@@ -254,5 +265,23 @@ async fn follow_nodes(feed: Feed<Vpc>, watch: Watch<Node>, grace: Duration, cloc
     tokio::select! {
         () = follow => {}
         () = expire => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definition_that_is_missing_for_a_while_says_nothing_of_the_one_object() {
+        let all = |objects: &[(&str, u8)]| Seen::All {
+            objects: objects.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            version: String::new(),
+        };
+        assert_eq!(only(all(&[("it", 1)])), Some(Some(1)));
+        assert_eq!(only(all(&[])), Some(None));
+        assert_eq!(only(Seen::Gone::<_, u8>("it".into())), Some(None));
+        assert_eq!(only::<u8>(Seen::Missing), None);
+        assert_eq!(only::<u8>(Seen::Forbidden("no".into())), None);
     }
 }

@@ -54,7 +54,8 @@ impl Own {
 
     /// Our cluster's id, once known.
     pub(super) fn cluster(&self) -> Option<&ClusterId> {
-        self.given.cluster.as_ref().or(self.identity.as_ref()?.as_ref().ok())
+        let observed = || self.identity.as_ref()?.as_ref().ok();
+        self.given.cluster.as_ref().or_else(observed)
     }
 
     /// Our cluster's range of global addresses.

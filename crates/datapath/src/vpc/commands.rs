@@ -13,11 +13,6 @@ use crate::done::end_of;
 use crate::run::{Output, Run, RunError};
 use crate::sections::Sections;
 
-/// The long-lived command that reports changes: a line `causeway-alive` once it listens and then every five
-/// seconds, any other line when something changed. Whoever observes after the first heartbeat misses
-/// nothing. It ends with its input, and leaves no process behind.
-pub const MONITOR: &[&str] = &["bash", "-c", include_str!("monitor.sh")];
-
 /// Looks. Takes a digest on its first line of input.
 static OBSERVE: LazyLock<String> = LazyLock::new(|| {
     lean(&[
@@ -38,11 +33,11 @@ static APPLY: LazyLock<String> = LazyLock::new(|| {
     ])
 });
 /// Runs a script that comes with its input.
-static START: LazyLock<String> =
+pub(super) static START: LazyLock<String> =
     LazyLock::new(|| lean(&[include_str!("../tools.sh"), include_str!("../start.sh")]));
 
 /// Scripts joined, without comments and indentation: they travel in a URL, and proxies bound its length.
-fn lean(scripts: &[&str]) -> String {
+pub(super) fn lean(scripts: &[&str]) -> String {
     let lines = scripts.iter().flat_map(|script| script.lines()).map(str::trim);
     lines
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -61,8 +56,9 @@ impl<R: Run> Commands<R> {
         Self { runner }
     }
 
-    async fn run(&self, script: &str, stdin: &[u8]) -> Result<Answer, Trouble> {
-        let output = self.runner.run(&["bash", "-c", script], stdin).await.map_err(without_bash)?;
+    /// The name is for whoever reads audits or lists processes.
+    async fn run(&self, script: &str, name: &str, stdin: &[u8]) -> Result<Answer, Trouble> {
+        let output = self.runner.run(&["bash", "-c", script, name], stdin).await.map_err(without_bash)?;
         if never_began(&output) {
             return Err(Trouble::ToolMissing("bash".into()));
         }
@@ -95,8 +91,8 @@ fn listing(answer: &Answer) -> Result<Listing, Trouble> {
 }
 
 impl Digest {
-    /// That of the listing at the end of a script's output: what `look.sh` makes of it as well.
-    fn of(stdout: &[u8]) -> Option<Self> {
+    /// That of the listing at the end of a script's output: what the gateway makes of it as well.
+    pub fn of(stdout: &[u8]) -> Option<Self> {
         let line = |text: &str, from_end: bool| {
             let mut places = stdout.windows(text.len()).enumerate();
             let is_it = |(_, window): &(usize, &[u8])| *window == text.as_bytes();
@@ -119,7 +115,7 @@ struct Answer {
 impl<R: Run> Datapath for Commands<R> {
     async fn observe(&self, known: Option<&Digest>) -> Result<Looked, Trouble> {
         let known = known.map_or("", |digest| &digest.0);
-        let answer = self.run(&OBSERVE, format!("{known}\n").as_bytes()).await?;
+        let answer = self.run(&OBSERVE, "causeway-observe", format!("{known}\n").as_bytes()).await?;
         if answer.sections.same { Ok(Looked::Same) } else { listing(&answer).map(Looked::Listed) }
     }
 
@@ -127,7 +123,8 @@ impl<R: Run> Datapath for Commands<R> {
         let input = Input::of(plan);
         let (script, parts) = (APPLY.as_bytes(), input.bytes(term));
         let lengths = format!("{} {}\n", script.len(), parts.len());
-        let answer = self.run(&START, &[lengths.as_bytes(), script, &parts].concat()).await?;
+        let answer =
+            self.run(&START, "causeway-apply", &[lengths.as_bytes(), script, &parts].concat()).await?;
         let failures = outcome::failures(plan, &input, &answer.sections);
         Ok(Applied { listing: listing(&answer)?, failures })
     }
@@ -142,7 +139,7 @@ mod tests {
         let encoded = |text: &str| -> usize {
             text.bytes().map(|b| if b.is_ascii_alphanumeric() || b"-_.~+".contains(&b) { 1 } else { 3 }).sum()
         };
-        for script in [&*OBSERVE, &*START, MONITOR[2]] {
+        for script in [&*OBSERVE, &*START] {
             assert!(encoded(script) < 7000, "{}", encoded(script));
         }
     }

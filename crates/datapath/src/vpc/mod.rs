@@ -3,6 +3,7 @@
 //! ```text
 //! observe: digest ─▶ constant script ─▶ sections ─▶ Have, or "the same"
 //! apply:   Plan, term ─▶ stdin ─▶ constant script ─▶ sections ─▶ which steps failed, and Have
+//! monitor: a number, or time ─▶ constant script ─▶ changes, and digests of what is there
 //! ```
 //!
 //! The planner in `core` decides; a [`Datapath`] carries out and reports what the gateway then holds. What goes to
@@ -10,6 +11,7 @@
 
 mod commands;
 mod memory;
+mod monitor;
 #[cfg(test)]
 mod order_tests;
 mod outcome;
@@ -21,12 +23,10 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use causeway_core::vpc::{Have, Plan};
 
-pub use self::commands::{Commands, MONITOR};
+pub use self::commands::Commands;
 pub use self::memory::Memory;
+pub use self::monitor::{Heard, Monitor};
 use crate::Trouble;
-
-/// The line by which the monitor says that it listens: once at the start, then every five seconds.
-pub const HEARTBEAT: &str = "causeway-alive";
 
 /// A gateway's network namespace, wherever it is.
 #[async_trait]
@@ -47,6 +47,13 @@ pub trait Datapath: Send + Sync {
 /// Stands for a listing: equal digests, equal listings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digest(String);
+
+impl Digest {
+    /// In hexadecimal digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
 
 /// What a gateway holds, and what stands for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

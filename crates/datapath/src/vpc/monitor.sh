@@ -1,9 +1,11 @@
-# Prints what `ip monitor` prints, and a heartbeat; ends with its input or with the monitor.
-command -v ip >/dev/null || { echo '@@causeway missing ip'; exit 69; }
-trap 'kill "$monitor" "$heart" 2>/dev/null; wait' EXIT
-trap 'exit 1' TERM HUP INT PIPE
+# Prints what `ip monitor` prints, and heartbeats; ends with its input or with the monitor.
+#
+# The first heartbeat says that it listens. Each later one has the digest of a listing: after every `$input` seconds,
+# because iptables has no monitor, and whenever a line is read, which it repeats.
 ip monitor link address route netconf </dev/null &
 monitor=$!
+trap 'kill "$monitor" "$heart" 2>/dev/null; wait' EXIT
+trap 'exit 1' TERM HUP INT PIPE
 # Until its socket is bound to groups, a change could be missed; and what arrives before it has learnt the links'
 # names, it drops. It opens a second socket after that, in the versions we know: one that does not gets a second.
 listening() {
@@ -17,9 +19,10 @@ listening() {
   done </proc/net/netlink
   return 1
 }
-# Waits, or ends with the input: of `read`, 1 is its end and more than 128 is its time-out.
+# Waits for a line, or ends with the input: of `read`, 1 is its end and more than 128 is its time-out.
 pause() {
-  read -r -t "$1" _
+  line=
+  read -r -t "$1" line
   [[ $? -ne 1 ]] || exit 0
 }
 beat() {
@@ -31,7 +34,13 @@ beat() {
     [[ $tries -le 250 ]] || exit 1
     pause 0.02
   done
-  while kill -0 "$monitor" 2>/dev/null && echo causeway-alive; do pause 5; done
+  echo causeway-alive
+  while pause "$input" && kill -0 "$monitor" 2>/dev/null; do
+    asked=$line
+    listing
+    sum=$(printf '%s' "$listed" | sha1sum 2>/dev/null)
+    echo causeway-alive "${sum%% *}" "$asked" || break
+  done
   exit 1
 }
 beat <&0 &

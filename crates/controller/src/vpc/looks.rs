@@ -1,0 +1,152 @@
+//! What was last observed on each gateway, and whether it still holds.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use causeway_core::GatewayName;
+use causeway_core::vpc::Have;
+use causeway_datapath::vpc::Digest;
+use tokio::time::Instant;
+
+/// The last observation of each gateway, and how often in a row one has not answered.
+#[derive(Default)]
+pub(super) struct Looks(Mutex<BTreeMap<GatewayName, Look>>);
+
+#[derive(Default)]
+struct Look {
+    observed: Option<Observed>,
+    unanswered: u32,
+}
+
+/// An observation of a pod.
+pub(super) struct Observed {
+    pub(super) pod_uid: String,
+    /// The count of the monitor's lines that it was made at; none where it has printed more meanwhile.
+    pub(super) lines: Option<u64>,
+    /// When it was made or last confirmed.
+    pub(super) at: Instant,
+    pub(super) have: Arc<Have>,
+    pub(super) digest: Option<Digest>,
+}
+
+impl Looks {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<GatewayName, Look>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn forget(&self, gateway: &GatewayName) {
+        self.lock().remove(gateway);
+    }
+
+    pub(super) fn clear(&self) {
+        self.lock().clear();
+    }
+
+    /// The last listing of a pod, whether or not it still holds.
+    pub(super) fn last(&self, gateway: &GatewayName, pod_uid: &str) -> Option<(Arc<Have>, Option<Digest>)> {
+        let looks = self.lock();
+        let observed = looks.get(gateway)?.observed.as_ref().filter(|it| it.pod_uid == pod_uid)?;
+        Some((observed.have.clone(), observed.digest.clone()))
+    }
+
+    /// What a pod holds, as far as a monitor that has printed so many lines can say.
+    pub(super) fn known(
+        &self,
+        gateway: &GatewayName,
+        pod_uid: &str,
+        lines: u64,
+        age: Duration,
+    ) -> Option<Arc<Have>> {
+        let looks = self.lock();
+        let observed = looks.get(gateway)?.observed.as_ref()?;
+        let holds =
+            observed.pod_uid == pod_uid && observed.lines == Some(lines) && observed.at.elapsed() < age;
+        holds.then(|| observed.have.clone())
+    }
+
+    pub(super) fn remember(&self, gateway: &GatewayName, observed: Observed) {
+        self.lock().entry(gateway.clone()).or_default().observed = Some(observed);
+    }
+
+    /// The monitor of a pod, having printed so many lines, says unasked what the pod holds. False where that is
+    /// another thing than was observed, and nothing said so: somebody has to look.
+    pub(super) fn confirm(&self, gateway: &GatewayName, pod_uid: &str, lines: u64, digest: &Digest) -> bool {
+        let mut looks = self.lock();
+        let observed = looks.get_mut(gateway).and_then(|look| look.observed.as_mut());
+        // Otherwise somebody is about to look.
+        let Some(observed) = observed.filter(|it| it.pod_uid == pod_uid && it.lines == Some(lines)) else {
+            return true;
+        };
+        let same = observed.digest.as_ref() == Some(digest);
+        if same {
+            observed.at = Instant::now();
+        } else {
+            observed.lines = None;
+        }
+        same
+    }
+
+    /// What was observed no longer holds, whatever the monitor says.
+    pub(super) fn outdate(&self, gateway: &GatewayName) {
+        if let Some(observed) = self.lock().get_mut(gateway).and_then(|look| look.observed.as_mut()) {
+            observed.lines = None;
+        }
+    }
+
+    /// Whether it is the first time in a row that the gateway did not answer.
+    pub(super) fn first_unanswered(&self, gateway: &GatewayName) -> bool {
+        let mut looks = self.lock();
+        let look = looks.entry(gateway.clone()).or_default();
+        look.unanswered += 1;
+        look.unanswered == 1
+    }
+
+    pub(super) fn answered(&self, gateway: &GatewayName) {
+        if let Some(look) = self.lock().get_mut(gateway) {
+            look.unanswered = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use causeway_datapath::vpc::{Datapath, Memory};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn an_observation_holds_while_its_monitor_is_silent_or_confirms_it() {
+        let gateway: GatewayName = "gw1".parse().expect("a name");
+        let of = async |memory: Memory| {
+            let looked = memory.observe(None).await.expect("an answer");
+            looked.listing().expect("a listing")
+        };
+        let (looks, listing) = (Looks::default(), of(Memory::default()).await);
+        let other = of(Memory::new(Have { forwarding: true, ..Have::default() })).await;
+        let (digest, other) = (listing.digest.expect("one"), other.digest.expect("one"));
+        let observed = Observed {
+            pod_uid: "a".into(),
+            lines: Some(3),
+            at: Instant::now(),
+            have: Arc::new(listing.have),
+            digest: Some(digest.clone()),
+        };
+        looks.remember(&gateway, observed);
+        let known = |lines| looks.known(&gateway, "a", lines, MINUTE).is_some();
+        assert!(known(3) && !known(4) && looks.known(&gateway, "b", 3, MINUTE).is_none());
+
+        tokio::time::advance(MINUTE / 2).await;
+        assert!(looks.confirm(&gateway, "a", 3, &digest));
+        tokio::time::advance(MINUTE / 2).await;
+        assert!(known(3), "confirmed half a minute ago");
+        assert!(looks.confirm(&gateway, "a", 4, &other), "a visit is due already");
+        assert!(known(3));
+        assert!(!looks.confirm(&gateway, "a", 3, &other), "nothing said so");
+        assert!(!known(3));
+        assert!(looks.last(&gateway, "a").is_some_and(|(_, last)| last == Some(digest)));
+        tokio::time::advance(MINUTE).await;
+        assert!(!known(3));
+    }
+}
