@@ -99,9 +99,9 @@ install: ## Install the definitions into the cluster of your kubeconfig.
 	kubectl apply -f deploy/crds.yaml
 
 .PHONY: uninstall
-uninstall: ## Remove the definitions, and with them every tunnel.
-	kubectl delete -f deploy/crds.yaml
+uninstall: ## Delete every tunnel, wait until gateways are clean, then remove the definitions (WAIT=120 FORCE=1).
+	@hack/undeploy.sh
 
 .PHONY: undeploy
-undeploy: deploy ## Remove what deploy.yaml made.
-	kubectl delete -f deploy.yaml
+undeploy: ## The same, then the controller and all else that deploy.yaml made (WAIT=120 FORCE=1).
+	@hack/undeploy.sh deploy/controller.yaml deploy/submariner.yaml

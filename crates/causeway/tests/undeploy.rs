@@ -1,0 +1,150 @@
+//! Taking Causeway out of a cluster, as people do it: with kubectl and make, from outside.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use serde_json::Value;
+use support::gateway::ONE_TUNNEL;
+use support::tunnels::{NS, vxlan, with_vni};
+use support::{Cluster, PATIENCE, Said, Sandbox, real};
+use tokio::process::Command;
+
+/// The kinds of `deploy/controller.yaml` that the embedded server has; it has no rights to give.
+const KINDS: [&str; 3] = ["Namespace", "ServiceAccount", "Deployment"];
+const LEASE: Duration = Duration::from_secs(15);
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What ships, in a file: all of it where the server is a real one.
+fn manifest(sandbox: &Sandbox) -> String {
+    let shipped = root().join("deploy/controller.yaml");
+    if real::folder().is_some() {
+        return shipped.display().to_string();
+    }
+    let text = std::fs::read_to_string(shipped).expect("the manifest");
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&text).expect("YAML");
+    let served =
+        objects.iter().filter(|object| object["kind"].as_str().is_some_and(|it| KINDS.contains(&it)));
+    let documents: String = served.map(|object| format!("---\n{object}\n")).collect();
+    // With the logs, which a sandbox may leave behind.
+    let file = sandbox.folder().join("logs").join("deploy.yaml");
+    std::fs::write(&file, documents).expect("written");
+    file.display().to_string()
+}
+
+/// Runs a command of the project on a cluster; gives how it ended and how long it took.
+async fn run(one: &Cluster, command: &[&str], variables: &[(&str, &str)]) -> (Said, Duration) {
+    let start = Instant::now();
+    let (program, args) = command.split_first().expect("a command");
+    let mut child = Command::new(program);
+    child.args(args).current_dir(root()).env("KUBECONFIG", &one.kubeconfig).stdin(Stdio::null());
+    child.envs(variables.iter().copied()).kill_on_drop(true);
+    let output = tokio::time::timeout(2 * PATIENCE, child.output()).await;
+    let output = output.expect("it ends").expect("it runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let said = Said {
+        code: output.status.code().unwrap_or(-1),
+        out: text(&output.stdout),
+        err: text(&output.stderr),
+    };
+    (said, start.elapsed())
+}
+
+/// A tunnel on each gateway of a cluster, up.
+async fn two_tunnels(one: &Cluster) {
+    for (name, gateway, vni) in [("first0", "gw1", 1), ("second0", "gw2", 2)] {
+        let tunnel = vxlan(name, gateway, &format!("cluster2/{gateway}"), &format!("10.100.{vni}.1/24"));
+        one.create(&with_vni(tunnel, vni)).await;
+        one.up(name).await;
+        assert_eq!(one.marked(gateway).await.len(), ONE_TUNNEL);
+    }
+}
+
+/// The controller goes when its Deployment does, as it would where Kubernetes had started it.
+async fn ends_with_deployment(sandbox: &Sandbox, one: &Cluster) {
+    let deployments: Api<Deployment> = Api::namespaced(one.client.clone(), "multi-vpc-system");
+    one.until("the Deployment is gone", PATIENCE, async || {
+        match deployments.get_opt("multi-vpc-controller-manager").await.map_err(|error| error.to_string())? {
+            Some(_) => Err("it is there".to_owned()),
+            None => Ok(()),
+        }
+    })
+    .await;
+    sandbox.hold(one).await;
+}
+
+/// The names of our definitions that are installed.
+async fn definitions(one: &Cluster) -> Vec<String> {
+    let names = one.kubectl(&["get", "crd", "-o", "name"]).await.ok();
+    names.lines().filter(|name| name.ends_with(".kubeovn.ustc.io")).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn undeploying_cleans_the_gateways_and_leaves_no_tunnel_no_definition_and_no_controller() {
+    let sandbox = Sandbox::bare().await;
+    let one = sandbox.cluster(1).await;
+    let manifest = manifest(&sandbox);
+    one.kubectl(&["apply", "-f", &manifest]).await.ok();
+    two_tunnels(&one).await;
+
+    let undeploy = ["hack/undeploy.sh", &manifest];
+    let ((said, _), ()) =
+        tokio::join!(run(&one, &undeploy, &[("WAIT", "50")]), ends_with_deployment(&sandbox, &one));
+    let printed = said.ok();
+    for gateway in ["gw1", "gw2"] {
+        assert_eq!(one.marked(gateway).await, Vec::<String>::new(), "{gateway}: {printed}");
+    }
+    assert_eq!(definitions(&one).await, Vec::<String>::new());
+    let left = one.kubectl(&["get", "namespace", "multi-vpc-system", "--ignore-not-found"]).await.ok();
+    assert_eq!(left, "", "the namespace, and all that is in it");
+    assert!(
+        printed.contains("kubectl delete gatewayexips,leases -l submariner-io/clusterID=cluster1"),
+        "{printed}"
+    );
+
+    // Once more: there is nothing to do, and that is no error.
+    run(&one, &undeploy, &[("WAIT", "50")]).await.0.ok();
+    sandbox.let_go(&one);
+}
+
+#[tokio::test]
+async fn without_a_controller_undeploying_ends_in_time_names_the_tunnels_and_says_what_to_do() {
+    let sandbox = Sandbox::bare().await;
+    let one = sandbox.cluster(1).await;
+    two_tunnels(&one).await;
+    let before = definitions(&one).await;
+    assert_eq!(before.len(), 2, "{before:?}");
+    sandbox.hold(&one).await;
+
+    let bound = LEASE + Duration::from_secs(3);
+    let wait = bound.as_secs().to_string();
+    let (said, took) = run(&one, &["make", "uninstall"], &[("WAIT", &wait)]).await;
+    assert!(took < bound + LEASE, "{took:?}: {said:?}");
+    let names = [format!("{NS}/first0 on gateway gw1"), format!("{NS}/second0 on gateway gw2")];
+    let words =
+        ["No controller runs", "causeway-controller was last renewed", "Nothing else was removed", "FORCE=1"];
+    said.refused(&[&names.each_ref().map(String::as_str)[..], &words[..]].concat());
+    assert_eq!(definitions(&one).await, before);
+    let listed = one.kubectl(&["get", "vnt", "-A", "-o", "name"]).await.ok();
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+
+    let (said, _) = run(&one, &["make", "uninstall", "FORCE=1", "WAIT=2"], &[]).await;
+    let printed = said.ok();
+    for name in ["first0", "second0"] {
+        assert!(
+            printed.contains(&format!("(comment causeway:{NS}/{name})")),
+            "it says what stays: {printed}"
+        );
+    }
+    assert_eq!(definitions(&one).await, Vec::<String>::new());
+    assert_eq!(one.marked("gw1").await.len(), ONE_TUNNEL, "as it said");
+    // Held back no more: what ends with the sandbox is a controller too.
+    sandbox.let_go(&one);
+}

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Takes Causeway out of the cluster of your kubeconfig and leaves nothing stuck: first the tunnels, while the
+# controller still cleans their gateways; then the controller; then the definitions and the rest.
+#   usage: hack/undeploy.sh [manifest…]     without manifests only tunnels and definitions go
+# WAIT=120: how many seconds each of these may take. FORCE=1: tunnels that remain lose their finalizer.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export LC_ALL=C
+wait=${WAIT:-120}
+force=${FORCE:-}
+tunnels=vpcnattunnels.kubeovn.ustc.io
+records=gatewayexips.kubeovn.ustc.io
+finalizer=tunnel.finalizer.ustc.io
+namespace=multi-vpc-system
+app=multi-vpc-controller-manager
+lease=causeway-controller
+
+say() { echo "undeploy: $*"; }
+die() { echo "undeploy: $*" >&2; exit 1; }
+# A server that does not answer is an error after some seconds, never a hang.
+kube() { kubectl --request-timeout=15s "$@"; }
+defined() {
+  local found
+  found=$(kube get crd "$1" --ignore-not-found -o name) || die "the API server does not answer; nothing was removed"
+  [[ $found ]]
+}
+
+# until_none <command…>: waits until the command prints nothing any more, at most so long; failing is no answer.
+until_none() {
+  local deadline=$((SECONDS + wait)) left
+  until left=$("$@") && [[ -z $left ]]; do
+    ((SECONDS < deadline)) || return 1
+    sleep 0.5
+  done
+}
+
+# One line per tunnel: namespace|name|asked to go|gateway|why it is still there
+remaining() {
+  kube get "$tunnels" -A -o jsonpath='{range .items[*]}{.metadata.namespace}|{.metadata.name}|{.metadata.deletionTimestamp}|{.spec.natGwDp}|{.status.conditions[?(@.type=="CleanupBlocked")].message}{"\n"}{end}'
+}
+
+# Also those that somebody creates meanwhile.
+delete_and_list() {
+  local left
+  left=$(remaining) || return
+  [[ $left ]] || return 0
+  if grep -q '^[^|]*|[^|]*||' <<<"$left"; then
+    kube delete "$tunnels" --all -A --wait=false >/dev/null
+  fi
+  echo "$left"
+}
+
+# Says so if nobody leads: then nobody cleans gateways either.
+leaderless() {
+  local line renewed lasts holder place stale
+  line=$(kube get leases -A --field-selector "metadata.name=$lease" -o jsonpath='{range .items[*]}{.spec.renewTime}|{.spec.leaseDurationSeconds}|{.spec.holderIdentity}|{.metadata.namespace}/{.metadata.name}{"\n"}{end}' | sort | tail -n 1)
+  [[ $line ]] || { echo "No controller runs: there is no Lease $lease."; return; }
+  IFS='|' read -r renewed lasts holder place <<<"$line"
+  TZ=UTC printf -v stale '%(%Y-%m-%dT%H:%M:%S)T' $((EPOCHSECONDS - ${lasts:-15}))
+  if [[ -z $holder || $renewed < $stale ]]; then
+    echo "No controller runs: Lease $place was last renewed at $renewed."
+  fi
+}
+
+report_remaining() {
+  local space name _ gateway why
+  echo "undeploy: these tunnels are still there after $wait s:" >&2
+  while IFS='|' read -r space name _ gateway why; do
+    echo "  $space/$name on gateway ${gateway:-unknown}: ${why:-no controller has handled its deletion}" >&2
+  done
+}
+
+# Lets a tunnel go as it is; the finalizers of others stay.
+release() {
+  local others
+  others=$(kube get "$tunnels" -n "$1" "$2" --ignore-not-found -o jsonpath='{range .metadata.finalizers[*]}{@}{"\n"}{end}' |
+    sed "/^$finalizer\$/d; s/.*/\"&\"/" | paste -sd, -)
+  kube patch "$tunnels" -n "$1" "$2" --type=merge -p "{\"metadata\":{\"finalizers\":[$others]}}" >/dev/null || true # checked afterwards
+}
+
+release_remaining() {
+  local space name _ gateway why
+  while IFS='|' read -r space name _ gateway why; do
+    release "$space" "$name"
+    say "$space/$name was let go: gateway ${gateway:-unknown} may keep link $name, its routes (protocol 157) and its" \
+      "rules (comment causeway:$space/$name) until its pod is replaced"
+  done
+}
+
+remove_tunnels() {
+  local left hint
+  until_none delete_and_list && { say "no tunnels are left"; return; }
+  left=$(remaining)
+  [[ $left ]] || return 0
+  if [[ -z $force ]]; then
+    report_remaining <<<"$left"
+    hint=$(leaderless)
+    die "${hint:+$hint }Nothing else was removed. Mend what is named and start again; or start again with FORCE=1," \
+      "which removes the tunnels' finalizer and leaves what they have in their gateways."
+  fi
+  release_remaining <<<"$left"
+  until_none delete_and_list || die "others' finalizers hold these tunnels: $(remaining | cut -d '|' -f 1,2 | tr '|\n' '/ ')"
+}
+
+pods() { kube get pods -n "$namespace" -l "app=$app" -o name; }
+
+remove_controller() {
+  kube delete deployment -n "$namespace" "$app" --ignore-not-found --wait=false
+  until_none pods || die "pods of the controller still run after $wait s: $(pods | tr '\n' ' ')"
+}
+
+remove_definitions() {
+  kubectl delete -f deploy/crds.yaml --ignore-not-found --timeout="${wait}s" ||
+    die "a definition did not go within $wait s; kubectl get $tunnels,$records -A shows what is left of its kind"
+}
+
+# What peers go on seeing, and how to take that away too.
+report_broker() {
+  [[ $1 ]] || return 0
+  say "this cluster's records at the broker stay; there, in the namespace of the exchange:" \
+    "kubectl delete gatewayexips,leases -l submariner-io/clusterID=$1"
+}
+
+cluster=
+if defined "$tunnels"; then
+  remove_tunnels
+  ! defined "$records" || cluster=$(kube get "$records" -n kube-system -l 'localCluster,!submariner-io/clusterID' \
+    -o jsonpath='{.items[*].metadata.labels.localCluster}' | cut -d ' ' -f 1)
+fi
+if (($#)); then
+  remove_controller
+fi
+remove_definitions
+for manifest in "$@"; do
+  kubectl delete -f "$manifest" --ignore-not-found --timeout="${wait}s" ||
+    die "not all of $manifest could be removed within $wait s; see above"
+done
+if (($#)); then
+  report_broker "$cluster"
+fi
+say "done"
