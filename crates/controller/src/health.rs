@@ -45,7 +45,7 @@ impl Readiness {
     }
 
     /// What `/readyz` says.
-    fn answer(&self) -> (StatusCode, String) {
+    pub fn answer(&self) -> (StatusCode, String) {
         let waiting = self.0.borrow();
         if waiting.is_empty() {
             return (StatusCode::OK, "ok\n".into());

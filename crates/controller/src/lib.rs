@@ -36,7 +36,7 @@ use crate::election::Times;
 use crate::events::Announcer;
 use crate::health::Readiness;
 use crate::metrics::Metrics;
-use crate::room::{House, Parts, add_part};
+use crate::room::{House, Parts, add_lasting_part, add_part};
 
 /// How the controller runs.
 #[derive(Clone)]
@@ -86,9 +86,9 @@ fn furnish(options: &Options, stop: &CancellationToken, parts: &mut Parts) -> Ho
     };
     let reporter = Reporter { controller: "causeway".into(), instance: Some(options.identity.clone()) };
     let publish = events::publish(options.client.clone(), reporter, line, stop.clone());
-    parts.spawn(async move {
+    add_lasting_part(parts, "events".into(), async move {
         publish.await;
-        ("events".into(), Ok(()))
+        Ok(())
     });
     let scrape = {
         let metrics = house.metrics.clone();

@@ -7,13 +7,17 @@
 //! Every replica follows its sources and keeps the state. What only one may do belongs to a duty of the leader:
 //! its workers run while this replica holds the room's Lease, they are stopped and awaited when it is lost, and
 //! when it is won everything is handled once. A room brings a state, its sources and a [`Room::handle`];
-//! `tests/toy_room.rs` is one in a hundred lines.
+//! `tests/toy_room/files.rs` is one in a hundred lines.
 
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use anyhow::anyhow;
 use causeway_core::room::State;
+use futures::FutureExt;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
 use tokio::sync::watch;
@@ -193,7 +197,7 @@ impl<S: State> Desk<S> {
 /// The parts of a process by name: when one ends, the process does.
 pub type Parts = JoinSet<(String, anyhow::Result<()>)>;
 
-/// Adds a part that ends when the process is told to stop.
+/// Adds a part that is dropped when the process is asked to stop.
 pub fn add_part(
     parts: &mut Parts,
     stop: &CancellationToken,
@@ -201,7 +205,24 @@ pub fn add_part(
     part: impl Future<Output = anyhow::Result<()>> + Send + 'static,
 ) {
     let stop = stop.clone();
-    parts.spawn(async move { (name, stop.run_until_cancelled(part).await.unwrap_or(Ok(()))) });
+    add_lasting_part(parts, name, async move { stop.run_until_cancelled(part).await.unwrap_or(Ok(())) });
+}
+
+/// Adds a part that ends by itself when the process is asked to stop. A panic is its error, under its name.
+pub fn add_lasting_part(
+    parts: &mut Parts,
+    name: String,
+    part: impl Future<Output = anyhow::Result<()>> + Send + 'static,
+) {
+    parts.spawn(async move {
+        let end = AssertUnwindSafe(part).catch_unwind().await;
+        (name, end.unwrap_or_else(|panic| Err(anyhow!("it panicked: {}", words_of(&*panic)))))
+    });
+}
+
+fn words_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word")
 }
 
 /// Starts a room: its sources, what every replica does, and what its leader does.
@@ -211,10 +232,8 @@ pub fn start<R: Room>(room: &Arc<R>, house: &House, parts: &mut Parts) {
     house.metrics.count_queues(queue_lengths::<R>(room));
     house.metrics.leader.get_or_create(&OfRoom { room: R::NAME }).set(0);
 
-    let everywhere = serve(room.clone(), house.clone());
-    parts.spawn(async move { (format!("work of room {}", R::NAME), everywhere.await) });
-    let leading = lead(room.clone(), house.clone());
-    parts.spawn(async move { (format!("leadership of room {}", R::NAME), leading.await) });
+    add_lasting_part(parts, format!("work of room {}", R::NAME), serve(room.clone(), house.clone()));
+    add_lasting_part(parts, format!("leadership of room {}", R::NAME), lead(room.clone(), house.clone()));
 }
 
 /// Does what every replica does, from the moment that all is listed.

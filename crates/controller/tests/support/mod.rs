@@ -3,11 +3,19 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_apiserver::{Config, Fault, Match, Server, Switch};
+use causeway_controller::clock::Clock;
+use causeway_controller::election::Times;
+use causeway_controller::events::Announcer;
+use causeway_controller::health::Readiness;
+use causeway_controller::metrics::Metrics;
+use causeway_controller::room::House;
 use kube::Client;
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 
 /// A server with one namespace, `default`.
 pub(crate) async fn server() -> Server {
@@ -28,6 +36,22 @@ pub(crate) fn client(server: &Server, user: &str) -> Client {
         })
         .service(server.router());
     Client::new(router, "default")
+}
+
+/// What the rooms of one replica share; its leases are in `default`.
+pub(crate) fn house(client: &Client, identity: &str) -> House {
+    House {
+        client: client.clone(),
+        identity: identity.into(),
+        lease_namespace: Some("default".into()),
+        lease_times: Times::default(),
+        clock: Clock::System,
+        seed: 1,
+        metrics: Arc::new(Metrics::default()),
+        readiness: Readiness::default(),
+        announcer: Announcer::new().0,
+        stop: CancellationToken::new(),
+    }
 }
 
 /// A fault for one client.

@@ -273,9 +273,15 @@ impl Gateways {
                 Trouble::GatewayIncomplete(format!("gateway {name} {why} (spec.natGwDp)"))
             });
         }
-        let subnet = declared.and_then(|gateway| gateway.external_subnets.first());
-        let provider = subnet.and_then(|subnet| self.subnets.get(subnet)?.provider.as_deref());
-        let provider = provider.unwrap_or(DEFAULT_PROVIDER);
+        let named = declared.and_then(|gateway| gateway.external_subnets.first());
+        let subnet = named.and_then(|subnet| self.subnets.get(subnet));
+        if let (Some(subnet), None, 2..) = (named, subnet, pod.external.len()) {
+            // Which of its addresses is meant, only the subnet says.
+            return Err(Trouble::GatewayIncomplete(format!(
+                "Subnet {subnet}, which VpcNatGateway {name} names in externalSubnets, is missing"
+            )));
+        }
+        let provider = subnet.and_then(|subnet| subnet.provider.as_deref()).unwrap_or(DEFAULT_PROVIDER);
         let annotation = || lacks(pod, &format!("{provider}.kubernetes.io/ip_address"));
         pod.external.get(provider).copied().ok_or_else(annotation)
     }

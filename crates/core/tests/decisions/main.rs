@@ -1,5 +1,6 @@
 //! What is decided, as cases.
 
+mod addresses;
 mod pods;
 mod records;
 mod tunnels;

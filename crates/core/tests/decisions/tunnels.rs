@@ -370,24 +370,6 @@ fn a_gateway_that_can_not_fit_segment_sizes_has_its_tunnels_up_and_says_so() {
 }
 
 #[test]
-fn a_gateway_without_a_default_address_is_reached_by_its_oldest_floating_one() {
-    let mut world = World::new();
-    let declared = VpcGateway { vpc: None, lan: None, external_subnets: Vec::new(), no_default_eip: true };
-    world.state.apply(Event::VpcGateways(Change::Put("gw1".into(), declared)));
-    world.tunnel("ns1/demo", |_| {});
-    world.visit("gw1");
-    assert_eq!(world.reason("ns1/demo"), "GatewayIncomplete");
-    for (name, octet, created) in [("a-later", 78, 2), ("b-first", 77, 1)] {
-        let (gateway, address) = ("gw1".parse().expect("name"), [172, 50, 16, octet].into());
-        world.state.apply(Event::Eips(Change::Put(name.into(), Eip { gateway, address, created })));
-    }
-    world.visit("gw1");
-    assert_eq!(world.reason("ns1/demo"), "Up");
-    let record = exchange::own_record(&world.state, &"gw1".parse().expect("name"));
-    assert!(matches!(record, RecordTask::Create(object) if object.external_ip == "172.50.16.77"));
-}
-
-#[test]
 fn others_conditions_on_a_tunnel_are_carried_through() {
     let theirs = Condition {
         kind: "Audited".into(),
