@@ -3,6 +3,8 @@
 
 #[path = "tunnels/changes.rs"]
 mod changes;
+#[path = "tunnels/pods.rs"]
+mod pods;
 #[path = "tunnels/several.rs"]
 mod several;
 mod support;

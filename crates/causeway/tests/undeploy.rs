@@ -1,4 +1,5 @@
 //! Taking Causeway out of a cluster, as people do it: with kubectl and make, from outside.
+#![cfg(feature = "sandbox")]
 
 mod support;
 

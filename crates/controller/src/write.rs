@@ -93,3 +93,33 @@ async fn send<T>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    async fn answer(code: u16) -> kube::Result<()> {
+        Err(kube::Error::Api(Box::new(Status::failure("", "").with_code(code))))
+    }
+
+    #[tokio::test]
+    async fn what_is_gone_needs_no_write_but_what_cannot_be_created_is_tried_again() {
+        let term = Term::unelected();
+        assert_eq!(guarded(&term, "record", answer(404)).await, Err(Next::Done));
+        assert_eq!(created(&term, "record", answer(404)).await, Err(Next::Retry), "its namespace may come");
+        for code in [403, 409, 500] {
+            assert_eq!(guarded(&term, "record", answer(code)).await, Err(Next::Retry), "{code}");
+            assert_eq!(created(&term, "record", answer(code)).await, Err(Next::Retry), "{code}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_sent_once_the_term_is_over() {
+        let term = Term::unelected();
+        term.over().cancel();
+        let never = async { panic!("it was sent") };
+        assert_eq!(guarded::<()>(&term, "record", never).await, Err(Next::Done));
+    }
+}

@@ -2,47 +2,19 @@
 
 mod support;
 
-use std::time::Duration;
-
 use causeway_apiserver::{Fault, Match, Server, Switch};
-use causeway_controller::health::Readiness;
-use causeway_controller::room::{self, Parts, add_lasting_part, add_part};
+use causeway_controller::room::{Parts, add_lasting_part, add_part};
 use causeway_controller::vpc::broker::Broker;
 use causeway_controller::{until_end, vpc};
 use causeway_core::vpc::Given;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Api;
-use kube::api::PostParams;
-use support::{client, house, until};
+use support::vpc::{define, options, start};
+use support::{client, until};
 use tokio_util::sync::CancellationToken;
-
-/// The room `vpc` without a gateway to visit.
-fn options() -> vpc::Options {
-    vpc::Options {
-        given: Given::default(),
-        broker: None,
-        gateway_prefix: None,
-        visits: 1,
-        exec_timeout: Duration::from_secs(10),
-        drift_interval: Duration::from_secs(15),
-        resync_interval: Duration::from_secs(120),
-        node_grace: Duration::from_secs(60),
-    }
-}
-
-fn start(server: &Server, options: vpc::Options) -> (Readiness, Parts) {
-    let (house, mut parts) = (house(&client(server, "controller"), "controller"), Parts::new());
-    room::start(&vpc::Vpc::new(options, &house), &house, &mut parts);
-    (house.readiness, parts)
-}
 
 /// A server with all definitions.
 async fn server() -> Server {
     let server = support::server().await;
-    let definitions: Api<CustomResourceDefinition> = Api::all(client(&server, "somebody"));
-    for crd in causeway_api::crds().into_iter().chain(causeway_api::vpc::foreign::crds()) {
-        definitions.create(&PostParams::default(), &crd).await.expect("a definition");
-    }
+    define(&server, causeway_api::crds().into_iter().chain(causeway_api::vpc::foreign::crds())).await;
     server
 }
 
@@ -60,15 +32,15 @@ fn forbid(server: &Server, resources: &[&str]) {
 async fn a_kind_that_may_not_be_read_is_named_and_awaited() {
     let server = server().await;
     forbid(&server, &["iptables-eips"]);
-    let (readiness, _parts) = start(&server, options());
+    let (house, _parts) = start(&server, options());
     until("only that kind is waited for", || async {
-        let (code, lines) = readiness.answer();
+        let (code, lines) = house.readiness.answer();
         let named = lines.starts_with("vpc/iptables-eips: ") && lines.contains("is forbidden");
         code == 503 && named && lines.lines().count() == 1
     })
     .await;
     server.faults().clear();
-    until("all is listed", || async { readiness.answer().0 == 200 }).await;
+    until("all is listed", || async { house.readiness.answer().0 == 200 }).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,7 +50,7 @@ async fn what_is_given_needs_no_right_to_be_read() {
     forbid(&server, &kinds);
     let (without, _parts) = start(&server, options());
     until("each of them is waited for", || async {
-        let (_, lines) = without.answer();
+        let (_, lines) = without.readiness.answer();
         lines.lines().count() == 3
             && kinds
                 .iter()
@@ -93,8 +65,8 @@ async fn what_is_given_needs_no_right_to_be_read() {
     };
     let broker = Broker { client: client(&server, "broker"), namespace: "default".into() };
     let (with, _parts) = start(&server, vpc::Options { given, broker: Some(broker), ..options() });
-    until("nothing is waited for", || async { with.answer().0 == 200 }).await;
-    assert_eq!(without.answer().0, 503);
+    until("nothing is waited for", || async { with.readiness.answer().0 == 200 }).await;
+    assert_eq!(without.readiness.answer().0, 503);
 }
 
 async fn broken() -> anyhow::Result<()> {

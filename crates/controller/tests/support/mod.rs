@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub(crate) mod vpc;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,123 @@
+//! The room `vpc` and its objects on a server in this process, in paused time.
+
+mod support;
+
+use std::time::Duration;
+
+use causeway_api::vpc::{LooseTunnel, VpcNatTunnel};
+use causeway_apiserver::{Fault, Match, Server, Switch};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps,
+};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Api, CustomResourceExt};
+use serde_json::{Value, json};
+use support::vpc::{define, options, start};
+use support::{client, server, until};
+use tokio::time::Instant;
+
+/// The definition of tunnels as somebody else might have it: anything goes.
+fn anything_goes() -> CustomResourceDefinition {
+    let mut crd = VpcNatTunnel::crd();
+    for version in &mut crd.spec.versions {
+        let open = JSONSchemaProps {
+            type_: Some("object".into()),
+            x_kubernetes_preserve_unknown_fields: Some(true),
+            ..JSONSchemaProps::default()
+        };
+        version.schema.get_or_insert_default().open_api_v3_schema = Some(open);
+    }
+    crd
+}
+
+fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).expect("an object")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tunnel_that_cannot_be_decoded_says_so_keeps_the_rest_of_its_status_and_can_be_deleted() {
+    let server = server().await;
+    define(&server, [anything_goes()]).await;
+    let tunnels: Api<LooseTunnel> = Api::namespaced(client(&server, "somebody"), "default");
+    let odd: DynamicObject = object(json!({
+        "apiVersion": "kubeovn.ustc.io/v1", "kind": "VpcNatTunnel", "metadata": { "name": "odd0" },
+        "spec": { "interfaceAddr": 5, "type": ["carrier", "pigeon"], "natGwDp": "gw1" },
+    }));
+    let untyped = ApiResource::erase::<VpcNatTunnel>(&());
+    let untyped = Api::namespaced_with(client(&server, "somebody"), "default", &untyped);
+    untyped.create(&PostParams::default(), &odd).await.expect("accepted");
+    let theirs = json!({ "type": "Audited", "status": "True", "reason": "Theirs", "message": "",
+                         "lastTransitionTime": "2026-01-01T00:00:00Z" });
+    let before = json!({ "status": {
+        "initialized": true, "localGw": "gw1", "globalEgressIP": "not a list", "conditions": [theirs, "odd"],
+    }});
+    let patch = Patch::Merge(&before);
+    tunnels.patch_status("odd0", &PatchParams::default(), &patch).await.expect("accepted");
+
+    let (_house, _parts) = start(&server, options());
+    let ready = |tunnel: &LooseTunnel| {
+        let status = tunnel.status();
+        status.conditions.into_iter().find(|condition| condition.type_ == "Ready")
+    };
+    until("it says that it cannot be read", || async {
+        let ready = ready(&tunnels.get("odd0").await.expect("the tunnel"));
+        ready.is_some_and(|it| it.reason == "InvalidSpec" && it.message.contains("cannot be read"))
+    })
+    .await;
+    let status = tunnels.get("odd0").await.expect("the tunnel").status();
+    assert_eq!((status.initialized, status.local_gw.as_deref()), (Some(true), Some("gw1")));
+    assert!(status.conditions.iter().any(|condition| condition.type_ == "Audited"), "{status:?}");
+
+    tunnels.delete("odd0", &DeleteParams::default()).await.expect("accepted");
+    until("it is gone", || async { tunnels.get_opt("odd0").await.expect("an answer").is_none() }).await;
+}
+
+/// A gateway with a pod that runs.
+async fn gateway(server: &Server) {
+    let labels = json!({ "app": "vpc-nat-gw-gw1", "ovn.kubernetes.io/vpc-nat-gw": "true" });
+    let template = json!({ "metadata": { "labels": labels }, "spec": { "containers": [{ "name": "vpc-nat-gw", "image": "x" }] } });
+    let sets: Api<StatefulSet> = Api::namespaced(client(server, "somebody"), "kube-system");
+    let set = object(json!({
+        "metadata": { "name": "vpc-nat-gw-gw1", "labels": labels },
+        "spec": { "serviceName": "", "selector": { "matchLabels": labels }, "template": template },
+    }));
+    sets.create(&PostParams::default(), &set).await.expect("a set");
+    let pods: Api<Pod> = Api::namespaced(client(server, "somebody"), "kube-system");
+    let pod = object(json!({
+        "metadata": { "name": "vpc-nat-gw-gw1-0", "labels": labels }, "spec": template["spec"],
+    }));
+    pods.create(&PostParams::default(), &pod).await.expect("a pod");
+    let runs = Patch::Merge(json!({ "status": { "phase": "Running" } }));
+    pods.patch_status("vpc-nat-gw-gw1-0", &PatchParams::default(), &runs).await.expect("a status");
+}
+
+#[tokio::test(start_paused = true)]
+async fn asked_to_stop_while_a_gateway_hangs_it_gives_the_lease_up_within_a_second() {
+    let server = server().await;
+    define(&server, [VpcNatTunnel::crd()]).await;
+    gateway(&server).await;
+    let exec = Match { resources: vec!["pods/exec".into()], ..Match::default() };
+    server.faults().set(vec![Fault::new(Switch::Freeze).on(exec)]).expect("a fault");
+    let (house, mut parts) = start(&server, options());
+    let leases: Api<Lease> = Api::namespaced(client(&server, "somebody"), "default");
+    let holder = async || {
+        let lease = leases.get_opt("causeway-controller").await.expect("an answer")?;
+        lease.spec?.holder_identity
+    };
+    until("it leads", || async { holder().await.as_deref() == Some("controller") }).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+
+    let asked = Instant::now();
+    house.stop.cancel();
+    while let Some(ended) = parts.join_next().await {
+        let (part, end) = ended.expect("no panic");
+        assert!(end.is_ok(), "{part}: {end:?}");
+    }
+    let took = asked.elapsed();
+    assert!(took >= Duration::from_millis(300), "a visit was under way: {took:?}");
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert_eq!(holder().await.as_deref(), Some(""), "nobody has to wait for it");
+}
