@@ -75,6 +75,47 @@ async fn a_tunnel_that_cannot_be_decoded_says_so_keeps_the_rest_of_its_status_an
     until("it is gone", || async { tunnels.get_opt("odd0").await.expect("an answer").is_none() }).await;
 }
 
+fn tunnel(name: &str) -> VpcNatTunnel {
+    object(json!({
+        "apiVersion": "kubeovn.ustc.io/v1", "kind": "VpcNatTunnel", "metadata": { "name": name },
+        "spec": { "interfaceAddr": "10.100.0.1/24", "natGwDp": "gw9", "clusterId": "cluster2", "gatewayName": "gw1" },
+    }))
+}
+
+fn frozen(verbs: &[&str], resource: &str) -> Fault {
+    let verbs = verbs.iter().map(|verb| (*verb).to_owned()).collect();
+    let user_agent = Some("controller".into());
+    let what = Match { verbs, resources: vec![resource.into()], user_agent, ..Match::default() };
+    Fault::new(Switch::Freeze).on(what)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_written_is_known_before_the_watch_says_so_and_nothing_is_sent_twice() {
+    let server = server().await;
+    define(&server, [VpcNatTunnel::crd()]).await;
+    let tunnels: Api<VpcNatTunnel> = Api::namespaced(client(&server, "somebody"), "default");
+    tunnels.create(&PostParams::default(), &tunnel("vx0")).await.expect("accepted");
+    // It does not lead before all is listed, and the watch of tunnels is silent when it does.
+    server.faults().set(vec![frozen(&[], "leases")]).expect("a fault");
+    let (house, _parts) = start(&server, options());
+    until("all is listed", || async { house.readiness.answer().0 == 200 }).await;
+    server.faults().set(vec![frozen(&["watch"], "vpcnattunnels")]).expect("a fault");
+
+    until("its finalizer and then its status are written", || async {
+        let tunnel = tunnels.get("vx0").await.expect("the tunnel");
+        tunnel.metadata.finalizers.is_some()
+            && tunnel.status.is_some_and(|status| !status.conditions.is_empty())
+    })
+    .await;
+    let patches = |subresource: &str| {
+        let all = server.requests().into_iter();
+        let these = all.filter(|it| it.verb == "patch" && it.resource == "vpcnattunnels");
+        let these = these.filter(|it| it.subresource == subresource);
+        these.map(|it| (it.code, it.count)).collect::<Vec<_>>()
+    };
+    assert_eq!((patches(""), patches("status")), (vec![(200, 1)], vec![(200, 1)]));
+}
+
 /// A gateway with a pod that runs.
 async fn gateway(server: &Server) {
     let labels = json!({ "app": "vpc-nat-gw-gw1", "ovn.kubernetes.io/vpc-nat-gw": "true" });

@@ -34,6 +34,11 @@ impl Replica {
         std::fs::read_to_string(self.folder.path().join(name)).ok()
     }
 
+    /// Whether nothing waits for a leader.
+    fn is_idle(&self) -> bool {
+        self.house.metrics.encode().contains("causeway_queue_length{room=\"files\",duty=\"marks\"} 0")
+    }
+
     fn leads(&self) -> bool {
         self.house.metrics.encode().contains("causeway_leader{room=\"files\"} 1")
     }
@@ -60,6 +65,7 @@ async fn every_replica_has_the_files_and_one_of_them_marks_and_a_lost_lease_ends
         async |name: &str| maps.get(name).await.is_ok_and(|map| map.annotations().contains_key("written"));
     until("it is marked", || marked("one")).await;
     assert!(a.leads() && !b.leads());
+    assert!(b.is_idle(), "a standby keeps no list of what a leader would do");
 
     let leases_of_a =
         Match { user_agent: Some("a".into()), resources: vec!["leases".into()], ..Match::default() };
