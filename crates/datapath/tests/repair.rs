@@ -83,6 +83,30 @@ async fn whatever_is_removed_by_hand_comes_back_and_foreign_things_stay() {
 }
 
 #[tokio::test]
+async fn tunnels_that_go_together_take_nothing_along() {
+    require(&[]);
+    let lab = Lab::new(Variant::Nft);
+    let gateway = &lab.gateways[0];
+    let mut want = demo(0, VXLAN);
+    for number in 1..6 {
+        add(
+            &mut want,
+            &format!("far{number}"),
+            number,
+            TunnelKind::Vxlan { vni: 200 + u32::from(number), port: 4789 },
+        );
+    }
+    lab.converge(0, &want).await;
+    gateway.sh(FOREIGN);
+    let foreign = foreign_listing(gateway, iptables(Variant::Nft));
+    want.tunnels.retain(|name, _| name.as_str() == "demo");
+    lab.converge(0, &want).await;
+    assert!(!gateway.sh("ip -o link").contains("far"));
+    lab.converge(0, &Want::default()).await;
+    assert_eq!(foreign_listing(gateway, iptables(Variant::Nft)), foreign);
+}
+
+#[tokio::test]
 async fn our_rule_in_the_other_variant_is_removed() {
     require(&[]);
     let lab = joined(Variant::Legacy).await;

@@ -20,7 +20,8 @@ pub(crate) fn failures(plan: &Plan, input: &Input, sections: &Sections) -> BTree
     }
     // Flows that could not be forgotten end by themselves when their senders pause: nothing is missing.
     for part in Part::ALL.into_iter().filter(|part| *part != Part::Flows) {
-        let steps = input.steps(part);
+        let (steps, last) = (input.steps(part), input.last_line(part));
+        let lines = steps.len() + usize::from(!last.is_empty());
         let Some(section) = sections.find(part.section()) else {
             // The script prints a section for every part that has lines, so a part without one never ran.
             failures
@@ -28,11 +29,14 @@ pub(crate) fn failures(plan: &Plan, input: &Input, sections: &Sections) -> BTree
             continue;
         };
         let reasons = match part {
-            Part::Nat(_) => all_or_nothing(section, steps.len()),
-            Part::Links | Part::Sysctls | Part::Routes | Part::Flows => by_line(section, steps.len()),
+            Part::Nat(_) => all_or_nothing(section, lines),
+            Part::Links | Part::Sysctls | Part::Routes | Part::Flows => by_line(section, lines),
         };
         for (line, reason) in reasons {
-            failures.insert(steps[line], explain(&plan.steps[steps[line]].action, reason));
+            let about = steps.get(line).map_or(last, std::slice::from_ref);
+            for step in about {
+                failures.insert(*step, explain(&plan.steps[*step].action, reason.clone()));
+            }
         }
     }
     trace_to_causes(plan, &mut failures);
@@ -175,6 +179,22 @@ mod tests {
         let lacking = StepError::KernelLacksTunnelType("gre");
         let expected = [(0, lacking.clone()), (1, lacking), (3, StepError::Refused("File exists".into()))];
         assert_eq!(failures_of(plan, stdout), expected.into());
+    }
+
+    #[test]
+    fn links_that_were_to_go_as_one_and_stayed_failed_each() {
+        let del = |link: &str| Action::LinkDel { link: link.into() };
+        let stdout = "@@causeway begin ip-last\nCannot find device \"b\"\nCommand failed -:2\n\
+            RTNETLINK answers: Operation not permitted\nCommand failed -:3\n\n@@causeway end 1\n";
+        let refused = StepError::Refused("Operation not permitted".into());
+        assert_eq!(
+            failures_of(vec![del("a"), del("b")], stdout),
+            [(0, refused.clone()), (1, refused)].into()
+        );
+        let alone =
+            "@@causeway begin ip-last\nCannot find device \"b\"\nCommand failed -:2\n\n@@causeway end 1\n";
+        let missing = StepError::Refused("Cannot find device \"b\"".into());
+        assert_eq!(failures_of(vec![del("a"), del("b")], alone), [(1, missing)].into());
     }
 
     #[test]

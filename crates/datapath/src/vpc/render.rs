@@ -5,6 +5,7 @@
 //! no rule would leave with the wrong source, and connection tracking would keep that for its whole flow.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use causeway_core::vpc::action::{LOOSE, clamp_spec, rule_spec, shared_clamp_spec};
 use causeway_core::vpc::{Action, LINK_GROUP, LinkKind, MARK, Plan, ROUTE_PROTOCOL, Route, Variant};
@@ -12,6 +13,10 @@ use causeway_core::vpc::{Action, LINK_GROUP, LinkKind, MARK, Plan, ROUTE_PROTOCO
 /// Milliseconds after which an unanswered ARP request is sent again. Two ends never come up together: with the
 /// kernel's second, the first packet through a new tunnel would wait for most of it.
 const RETRANS: u32 = 50;
+
+/// Links that go together are put into this group and deleted as one: the kernel waits once for all of them, where each
+/// by itself would take it twenty milliseconds.
+const DOOMED_GROUP: u32 = LINK_GROUP + 1;
 
 /// The parts of the input, in the order that the script runs them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +63,8 @@ pub(crate) struct Input {
     lines: Vec<(Part, usize, String)>,
     /// Steps about a link whose name would mean something else in a batch.
     pub(crate) unsayable: Vec<usize>,
+    /// The steps that are one more line together, the last one of its part.
+    doomed: Vec<usize>,
 }
 
 impl Input {
@@ -65,10 +72,23 @@ impl Input {
     pub(crate) fn of(plan: &Plan) -> Self {
         let mut input = Self::default();
         for (index, step) in plan.steps.iter().enumerate() {
-            if is_sayable(&step.action) {
-                input.lines.push((part(&step.action), index, line(&step.action)));
-            } else {
+            if !is_sayable(&step.action) {
                 input.unsayable.push(index);
+                continue;
+            }
+            if matches!(step.action, Action::LinkDel { .. }) {
+                input.doomed.push(index);
+            }
+            input.lines.push((part(&step.action), index, line(&step.action)));
+        }
+        if let [_] = input.doomed[..] {
+            input.doomed.clear();
+        }
+        for (_, index, line) in &mut input.lines {
+            if let (Ok(_), Action::LinkDel { link }) =
+                (input.doomed.binary_search(index), &plan.steps[*index].action)
+            {
+                *line = format!("link set dev {link} group {DOOMED_GROUP}");
             }
         }
         input
@@ -79,10 +99,17 @@ impl Input {
         self.lines.iter().filter(|line| line.0 == part).map(|line| line.1).collect()
     }
 
+    /// The steps that the last line of a part, after those of the steps, is about.
+    pub(crate) fn last_line(&self, part: Part) -> &[usize] {
+        if part == Part::Routes { &self.doomed } else { &[] }
+    }
+
     /// What the script reads: a line with the term and the length of each part, and the parts.
     pub(crate) fn bytes(&self, term: Option<u64>) -> Vec<u8> {
         let parts = Part::ALL.map(|part| {
-            let lines = self.lines.iter().filter(|line| line.0 == part).map(|line| line.2.as_str());
+            let last = (!self.last_line(part).is_empty()).then_some(DELETE_DOOMED.as_str());
+            let lines =
+                self.lines.iter().filter(|line| line.0 == part).map(|line| line.2.as_str()).chain(last);
             match part {
                 Part::Nat(_) => tables(lines),
                 _ => lines.fold(String::new(), |text, line| text + line + "\n"),
@@ -97,6 +124,8 @@ impl Input {
         text.into_bytes()
     }
 }
+
+static DELETE_DOOMED: LazyLock<String> = LazyLock::new(|| format!("link del group {DOOMED_GROUP}"));
 
 /// Rules by the table that their chain is in; a table without any is not mentioned.
 fn tables<'a>(rules: impl Iterator<Item = &'a str>) -> String {
@@ -291,6 +320,17 @@ mod tests {
         route del 242.1.0.0/16 dev demo proto 157 metric 7
         link del dev stale
         242.1.0.0/16 242.0.0.1 242.0.0.8
+        "#);
+    }
+
+    #[test]
+    fn links_that_go_together_are_deleted_as_one() {
+        let plan = steps(["a", "b"].map(|link| Action::LinkDel { link: link.into() }).to_vec());
+        insta::assert_snapshot!(text(&plan), @r#"
+        7 0 0 0 0 90 0
+        link set dev a group 1129797890
+        link set dev b group 1129797890
+        link del group 1129797890
         "#);
     }
 
