@@ -87,18 +87,14 @@ async fn tunnels_that_go_together_take_nothing_along() {
     require(&[]);
     let lab = Lab::new(Variant::Nft);
     let gateway = &lab.gateways[0];
-    let mut want = demo(0, VXLAN);
-    for number in 1..6 {
-        add(
-            &mut want,
-            &format!("far{number}"),
-            number,
-            TunnelKind::Vxlan { vni: 200 + u32::from(number), port: 4789 },
-        );
-    }
-    lab.converge(0, &want).await;
     gateway.sh(FOREIGN);
     let foreign = foreign_listing(gateway, iptables(Variant::Nft));
+    let mut want = demo(0, VXLAN);
+    for number in 1..6 {
+        let kind = TunnelKind::Vxlan { vni: 200 + u32::from(number), port: 4789 };
+        add(&mut want, &format!("far{number}"), number, kind);
+    }
+    lab.converge(0, &want).await;
     want.tunnels.retain(|name, _| name.as_str() == "demo");
     lab.converge(0, &want).await;
     assert!(!gateway.sh("ip -o link").contains("far"));
