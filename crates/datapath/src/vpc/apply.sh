@@ -17,14 +17,21 @@ bounded() {
 feed() {
   [[ $2 ]] && printf '%s' "$2" | section "$1" "${@:3}"
 }
-# Flows to a range that appear to come from elsewhere than they should are forgotten. The table is listed once:
-# that walks through every flow of the machine. It is brought down to pairs of ends, and a pair is looked up among the
-# ranges, by as many sizes as there are: the tunnels' own packets are flows too, one for each, so comparing all of them
-# with all ranges would take a thousand tunnels seconds.
+# Flows to a range that appear to come from elsewhere than they should are forgotten. For many ranges the table is listed
+# once: that walks through every flow of the machine. It is brought down to pairs of ends, and a pair is looked up among
+# the ranges, by as many sizes as there are: the tunnels' own packets are flows too, one for each, so comparing all of
+# them with all ranges would take a thousand tunnels seconds.
 number() {
   local IFS=.
   set -- $1
   n=$(($1 << 24 | $2 << 16 | $3 << 8 | $4))
+}
+flows_to() {
+  if [[ $# -gt 8 ]]; then
+    conntrack -L 2>/dev/null
+  else
+    for range; do conntrack -L -d "$range" 2>/dev/null; done
+  fi
 }
 forget() {
   local -A ranges lows highs
@@ -37,7 +44,7 @@ forget() {
     number "$low" && lows[$key]=$n
     number "$high" && highs[$key]=$n
   done
-  conntrack -L 2>/dev/null | while read -r flow; do
+  flows_to "${ranges[@]}" | while read -r flow; do
     to=${flow#*dst=} from=${flow##*dst=}
     printf '%s %s\n' "${to%% *}" "${from%% *}"
   done | sort -u | while read -r to from; do
