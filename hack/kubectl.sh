@@ -2,7 +2,7 @@
 # Makes sure there is a kubectl whose exec speaks WebSocket (1.31 or newer), and prints its path.
 # The machine's own if it is new enough; else hack/kubectl, built once into .cache/bin.
 #   usage: hack/kubectl.sh [--have | --packaged | --have-go]
-# The flags only tell: is there one, has apt one that is new enough, is there a Go to build it with?
+# The flags only say: is there one, has apt one that is new enough, is there a Go to build it with?
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."

@@ -62,7 +62,7 @@ fn both_forms_at_once_neither_and_halves_are_refused() {
 }
 
 #[test]
-fn names_that_can_not_be_links_are_refused() {
+fn names_that_cannot_be_links_are_refused() {
     for name in ["sixteen-letters-", "a-name-that-is-too-long", "lo", "net1", "gre0", "tunl0"] {
         assert_ne!(errors(&tunnel(name, by_gateway()), None), Vec::<String>::new(), "{name}");
     }

@@ -180,7 +180,7 @@ fn a_record_without_labels_is_understood_by_its_name() {
 }
 
 #[test]
-fn a_name_that_two_gateways_could_share_is_told_apart_by_labels() {
+fn labels_distinguish_two_gateways_that_could_share_a_name() {
     let labels = |gateway: &str, cluster: &str| json!({ "localGateway": gateway, "localCluster": cluster });
     let one = parse::record(&record("a-b-c", labels("a-b", "c"), json!({}))).expect("a key");
     let other = parse::record(&record("a-b-c", labels("a", "b-c"), json!({}))).expect("a key");
@@ -190,7 +190,7 @@ fn a_name_that_two_gateways_could_share_is_told_apart_by_labels() {
 }
 
 #[test]
-fn a_gateway_pod_tells_its_addresses_on_dual_stack_too() {
+fn a_gateway_pod_has_its_addresses_on_dual_stack_too() {
     let pod: Pod = object(json!({
         "metadata": {
             "name": "vpc-nat-gw-gw1-0", "namespace": "kube-system", "uid": "u",
@@ -245,7 +245,7 @@ fn a_silent_node_says_since_when_and_a_new_one_is_not_silent() {
 }
 
 #[test]
-fn a_gateway_is_known_by_its_annotation_or_by_the_prefix_that_kube_ovn_was_told() {
+fn a_gateway_is_known_by_its_annotation_or_by_the_prefix_that_kube_ovn_is_configured_with() {
     let config = |data: Value| object::<ConfigMap>(json!({ "metadata": {}, "data": data }));
     assert_eq!(parse::gateway_prefix(&config(json!({ "natGwNamePrefix": "edge" }))), "edge");
     assert_eq!(parse::gateway_prefix(&config(json!({ "natGwNamePrefix": "" }))), "vpc-nat-gw");

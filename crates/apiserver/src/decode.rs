@@ -1,5 +1,5 @@
 //! Request bodies into values, with the two things a plain parser forgets: which fields came twice,
-//! and how strictly the sender wants to be told.
+//! and how strictly the sender wants it judged.
 
 use std::cell::RefCell;
 

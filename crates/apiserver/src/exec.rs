@@ -60,6 +60,6 @@ pub trait Exec: Send + Sync + 'static {
     async fn admit(&self, request: &ExecRequest) -> Result<(), (u16, String, String)>;
 
     /// Runs the command to its end. When the client goes away the future is dropped, which must
-    /// stop the command. The client is told of the end once all of `io` has been dropped.
+    /// stop the command. The client learns of the end once all of `io` has been dropped.
     async fn run(&self, request: ExecRequest, io: ExecIo) -> ExecEnd;
 }

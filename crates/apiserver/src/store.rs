@@ -4,7 +4,7 @@
 //! history of its shelf (a shelf holds the objects of one resource, whatever versions it is served
 //! in). Watchers own no queue: each keeps a cursor and reads the history from there when its shelf
 //! says that something changed. A slow watcher thus costs nothing; one that falls behind the
-//! history is told so ([`Lost`]).
+//! history gets an error ([`Lost`]).
 //!
 //! Invariant: a shelf's events ascend by version, and all events newer than `compacted` are held.
 

@@ -1,4 +1,4 @@
-//! Objects that can not be: refused at the door where that is possible, else told why, without harm to others.
+//! Objects that cannot be: refused at the door where that is possible, else reported with the reason, without harm to others.
 #![cfg(feature = "sandbox")]
 
 #[path = "bad_input/conflicts.rs"]
@@ -16,12 +16,12 @@ use support::{Cluster, Sandbox};
 const FAR: &str = "242.1.1.20";
 
 /// A tunnel is down for this reason, in a sentence with these words, and an event says so too.
-async fn told_why(cluster: &Cluster, name: &str, reason: &str, words: &[&str]) {
+async fn reported(cluster: &Cluster, name: &str, reason: &str, words: &[&str]) {
     let sentence = cluster.down(name, reason).await;
     for part in words {
         assert!(sentence.contains(part), "expected {part:?} in: {sentence}");
     }
-    assert!(cluster.told(name, reason, words.first().unwrap_or(&"")).await.warning);
+    assert!(cluster.reports(name, reason, words.first().unwrap_or(&"")).await.warning);
 }
 
 /// A tunnel is up and has been since it came up.
@@ -38,7 +38,7 @@ const COUNTED: Duration = Duration::from_secs(8);
 /// happen, beside Lease renewals and looks at healthy gateways. A hot loop makes hundreds.
 const AT_MOST: u64 = 40;
 
-/// Asserts that what can not be is not tried over and over.
+/// Asserts that what cannot be is not tried over and over.
 async fn stays_calm(cluster: &Cluster) {
     let before = cluster.requests().await;
     tokio::time::sleep(COUNTED).await;
@@ -71,7 +71,7 @@ fn with_spec(changes: Value) -> Value {
 }
 
 #[tokio::test]
-async fn kubectl_is_told_at_once_what_is_wrong_with_a_name_an_address_or_a_form() {
+async fn kubectl_shows_at_once_what_is_wrong_with_a_name_an_address_or_a_form() {
     let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     let too_long = "at most 15 characters";
@@ -111,7 +111,7 @@ async fn set_label(cluster: &Cluster, name: &str, label: &str) {
 }
 
 #[tokio::test]
-async fn labels_that_are_no_vni_or_port_are_told_and_what_worked_stays() {
+async fn labels_that_are_no_vni_or_port_are_reported_and_what_worked_stays() {
     let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     for (number, (label, value)) in
@@ -123,7 +123,7 @@ async fn labels_that_are_no_vni_or_port_are_told_and_what_worked_stays() {
         let mut tunnel = vxlan(&name, "gw2", "cluster2/gw2", "10.100.9.1/24");
         tunnel["metadata"]["labels"] = json!({ label: value.replace('-', "x") });
         one.apply(&tunnel.to_string()).await.ok();
-        told_why(&one, &name, "InvalidSpec", &[&format!("label {label}"), "is not a number from 1 to"]).await;
+        reported(&one, &name, "InvalidSpec", &[&format!("label {label}"), "is not a number from 1 to"]).await;
         one.kubectl(&["delete", "vnt", "-n", NS, &name, "--timeout=60s"]).await.ok();
     }
     join(&one, &two, "vx0", "gw1", 0).await;
@@ -148,7 +148,7 @@ async fn a_tunnel_to_an_unknown_peer_waits_and_comes_up_when_the_peer_is_publish
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     one.create(&vxlan("far", "gw1", "cluster9/gw9", "10.109.0.1/24")).await;
-    told_why(&one, "far", "PeerUnknown", &["cluster cluster9 has published no gateway gw9"]).await;
+    reported(&one, "far", "PeerUnknown", &["cluster cluster9 has published no gateway gw9"]).await;
     assert_eq!(one.link("gw1", "far").await, None);
     stays_calm(&one).await;
     let copy = json!({

@@ -108,7 +108,7 @@ async fn output_that_arrives_after_the_status_is_waited_for_with_either_protocol
             .events("ns1", &name)
             .await
             .into_iter()
-            .filter(|told| told.warning && told.reason != "PeerUnknown");
+            .filter(|reported| reported.warning && reported.reason != "PeerUnknown");
         assert_eq!(alarms.collect::<Vec<_>>(), [], "nothing was said of a tunnel that works");
         one.delete(&name).await;
     }

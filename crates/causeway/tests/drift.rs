@@ -94,12 +94,12 @@ async fn what_the_kernel_reports_is_repaired_at_once_and_said_and_nothing_else_i
     for (command, repaired) in undone {
         one.in_gateway("gw1", command).await.ok();
         restored(&one, command, &before, AT_ONCE).await;
-        let told = one.told("vx0", "DriftRepaired", repaired).await;
-        assert!(!told.warning && told.note.contains("gw1"), "{told:?}");
+        let reported = one.reports("vx0", "DriftRepaired", repaired).await;
+        assert!(!reported.warning && reported.note.contains("gw1"), "{reported:?}");
     }
     one.up("vx0").await;
     one.comes_to_reach(FAR).await;
-    let trouble = one.events("ns1", "vx0").await.into_iter().filter(|told| told.warning);
+    let trouble = one.events("ns1", "vx0").await.into_iter().filter(|reported| reported.warning);
     assert_eq!(trouble.collect::<Vec<_>>(), [], "a repair is no alarm");
 }
 
@@ -141,9 +141,9 @@ async fn our_rule_comes_back_in_front(variant: &str) {
         restored(&one, &command, &before, BY_TIMER).await;
         comes_from_the_egress_range(&one).await;
     }
-    one.told("vx0", "DriftRepaired", "SNAT rule for 242.1.0.0/16").await;
-    one.told("vx0", "DriftRepaired", "segment size rule").await;
-    one.told("vx0", "DriftRepaired", "proxy_delay of vx0").await;
+    one.reports("vx0", "DriftRepaired", "SNAT rule for 242.1.0.0/16").await;
+    one.reports("vx0", "DriftRepaired", "segment size rule").await;
+    one.reports("vx0", "DriftRepaired", "proxy_delay of vx0").await;
 }
 
 #[tokio::test]

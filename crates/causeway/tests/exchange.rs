@@ -1,4 +1,4 @@
-//! How clusters learn of each other's gateways, and what happens when they can not.
+//! How clusters learn of each other's gateways, and what happens when they cannot.
 
 mod support;
 
@@ -19,7 +19,7 @@ use tokio::task::{AbortHandle, JoinSet};
 /// Where the members meet at the broker.
 const MEETING: &str = "submariner-k8s-broker";
 const SYSTEM: &str = "kube-system";
-/// Where a pod tells its address on the underlay.
+/// Where a pod has its address on the underlay.
 const EXTERNAL: &str = "ovn-vpc-external-network.kube-system.kubernetes.io/ip_address";
 /// The far server of cluster2.
 const FAR: &str = "242.1.1.20";
@@ -160,9 +160,9 @@ async fn a_gateways_new_address_reaches_its_peers_tunnels() {
     one.until("the tunnel leads to the new address", PATIENCE, async || {
         let link = one.link("gw1", "moving0").await.unwrap_or_default();
         let remote = link["linkinfo"]["info_data"]["remote"].clone();
-        let told = one.tunnel("moving0").await.status.unwrap_or_default().remote_ip;
-        let both = remote == "172.50.16.29" && told.as_deref() == Some("172.50.16.29");
-        if both { Ok(()) } else { Err(format!("link {remote}, status {told:?}")) }
+        let reported = one.tunnel("moving0").await.status.unwrap_or_default().remote_ip;
+        let both = remote == "172.50.16.29" && reported.as_deref() == Some("172.50.16.29");
+        if both { Ok(()) } else { Err(format!("link {remote}, status {reported:?}")) }
     })
     .await;
     one.up("moving0").await;
@@ -220,7 +220,7 @@ async fn tunnels_stay_up_while_the_broker_is_away_and_all_is_caught_up_when_it_i
     door.shut().await;
     // What is done meanwhile: a tunnel is repaired, one is built, a gateway goes and another moves.
     one.in_gateway("gw1", "ip route del 242.1.0.0/16").await.ok();
-    one.told("steady0", "DriftRepaired", "route 242.1.0.0/16").await;
+    one.reports("steady0", "DriftRepaired", "route 242.1.0.0/16").await;
     one.create(&vxlan("fresh0", "gw2", "cluster2/gw1", "10.100.7.1/24")).await;
     one.up("fresh0").await;
     let gone = remove_gateway(&two, "gw2").await;
@@ -327,7 +327,7 @@ async fn a_tunnel_whose_peer_vanished_keeps_its_link_and_says_so() {
     let gone = remove_gateway(&two, "gw1").await;
     let sentence = one.down("lonely0", "PeerUnknown").await;
     assert!(sentence.contains("cluster2") && sentence.contains("gw1"), "{sentence}");
-    assert!(one.told("lonely0", "PeerUnknown", "cluster2").await.warning);
+    assert!(one.reports("lonely0", "PeerUnknown", "cluster2").await.warning);
     assert_eq!(one.marked("gw1").await, held, "what it has stays");
     sandbox.restart(&one, nix::sys::signal::Signal::SIGKILL).await;
     assert_eq!(one.marked("gw1").await, held, "also when the controller starts without knowing the peer");
@@ -351,7 +351,7 @@ fn controller(cluster: &Cluster, log: &Path, flags: &[&str]) -> tokio::process::
 }
 
 #[tokio::test]
-async fn everything_submariner_tells_can_be_given_by_flag() {
+async fn everything_that_submariner_says_can_be_given_by_flag() {
     let sandbox = Sandbox::bare().await;
     let (one, broker) = (sandbox.cluster(1).await, sandbox.broker().await);
     one.controller().await;
@@ -393,7 +393,7 @@ async fn everything_submariner_tells_can_be_given_by_flag() {
 }
 
 #[tokio::test]
-async fn two_clusters_with_one_id_are_both_told_so_and_fight_over_nothing() {
+async fn two_clusters_with_one_id_both_say_so_and_fight_over_nothing() {
     let sandbox = Sandbox::bare().await;
     let (one, two, broker) = (sandbox.cluster(1).await, sandbox.cluster(2).await, sandbox.broker().await);
     says(&broker, MEETING, "gw1.cluster1", Some("172.50.16.11")).await;
@@ -430,7 +430,7 @@ async fn two_clusters_with_one_id_are_both_told_so_and_fight_over_nothing() {
 }
 
 #[tokio::test]
-async fn two_clusters_with_one_range_are_both_told_so() {
+async fn two_clusters_with_one_range_both_say_so() {
     let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
@@ -501,7 +501,7 @@ async fn a_gateway_without_a_default_address_publishes_its_floating_one() {
 }
 
 #[tokio::test]
-async fn gateways_are_found_under_the_prefix_that_kube_ovn_is_told() {
+async fn gateways_are_found_under_the_prefix_that_kube_ovn_is_configured_with() {
     let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     let labels = json!({ "app": "edge-gw9", "ovn.kubernetes.io/vpc-nat-gw": "true" });

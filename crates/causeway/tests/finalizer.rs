@@ -64,7 +64,7 @@ async fn a_gateway_that_refuses_commands_holds_a_tunnel_back_until_somebody_aban
     let sentence = is_blocked(&one, "held0", "ExecRefused").await;
     let advice = "kubectl annotate vpcnattunnel -n ns1 held0 causeway/abandon=true";
     assert!(sentence.contains("refuses exec") && sentence.contains(advice), "{sentence}");
-    assert!(one.told("held0", "ExecRefused", advice).await.warning);
+    assert!(one.reports("held0", "ExecRefused", advice).await.warning);
     let ready = condition(&one.tunnel("held0").await, "Ready").cloned().expect("a condition");
     assert_eq!((ready.status.as_str(), ready.reason.as_str()), ("False", "Deleting"));
     // Another tunnel of the cluster comes and goes as ever.
@@ -127,7 +127,7 @@ async fn a_node_silent_for_a_minute_lets_its_gateways_tunnels_go_and_not_before(
     assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
     let sentence = one.down("later0", "GatewayLost").await;
     assert!(sentence.contains("cluster1-node1"), "{sentence}");
-    assert_eq!(one.marked("gw2").await.len(), ONE_TUNNEL, "nothing is torn down on a node out of sight");
+    assert_eq!(one.marked("gw2").await.len(), ONE_TUNNEL, "nothing is torn down on a node that is lost");
     ask_to_delete(&one, "later0").await;
     is_gone(&one, "later0").await;
 }
@@ -142,7 +142,7 @@ async fn a_node_that_falls_silent_is_given_its_minute() {
     let start = Instant::now();
     ask_to_delete(&one, "lost0").await;
     is_gone(&one, "lost0").await;
-    // Fifty of sixty seconds had passed; times are told in whole seconds.
+    // Fifty of sixty seconds had passed; times are in whole seconds.
     assert!(start.elapsed() > Duration::from_secs(8), "{:?}", start.elapsed());
 }
 

@@ -15,7 +15,7 @@ use support::{Cluster, PATIENCE, Sandbox, real};
 
 const SYSTEM: &str = "kube-system";
 const MEETING: &str = "submariner-k8s-broker";
-/// Where a pod tells its address on the underlay.
+/// Where a pod has its address on the underlay.
 const EXTERNAL: &str = "ovn-vpc-external-network.kube-system.kubernetes.io/ip_address";
 
 const MEMBER: [(&str, &str); 3] = [
@@ -142,8 +142,11 @@ async fn drift_twice(one: &Cluster) {
         one.in_gateway("gw1", "ip route del 242.1.0.0/16 dev used0").await.ok();
         one.until("the repair is reported", PATIENCE, async || {
             let events = one.events(NS, "used0").await;
-            let counted: i32 =
-                events.iter().filter(|told| told.reason == "DriftRepaired").map(|told| told.count).sum();
+            let counted: i32 = events
+                .iter()
+                .filter(|reported| reported.reason == "DriftRepaired")
+                .map(|reported| reported.count)
+                .sum();
             if counted >= times { Ok(()) } else { Err(format!("{events:?}")) }
         })
         .await;

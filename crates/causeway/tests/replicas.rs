@@ -71,7 +71,7 @@ async fn a_command_of_a_leader_stopped_in_mid_visit_is_refused_when_it_arrives_a
         let (reign, leader, other) = site.leader().await;
         let command = site.held_command(&leader, round).await;
         leader.signal(Signal::SIGSTOP);
-        // In every other round the successor finds nothing to do, and must be heard of all the same.
+        // In every other round the successor finds nothing to do, and must be heard of anyway.
         if round % 2 == 0 {
             site.comes_to_rest_with(&other, &reign, command.start).await;
         } else {

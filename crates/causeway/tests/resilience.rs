@@ -1,7 +1,7 @@
 //! What restarts, crashes and absences of a controller cost: nothing.
 //!
 //! The controller is a process of its own, so it is killed for real, at the moments that matter: before a
-//! command runs in the gateway, while it runs, and after it ran but before anybody was told.
+//! command runs in the gateway, while it runs, and after it ran but before anybody heard of it.
 
 mod support;
 

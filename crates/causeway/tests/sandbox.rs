@@ -95,7 +95,7 @@ fn a_manifest_is_mirrored_to_the_peer_and_proved() {
 }
 
 #[test]
-fn what_can_not_be_proved_is_reported_with_the_reason() {
+fn what_cannot_be_proved_is_reported_with_the_reason() {
     can_run(&[]);
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("tunnel.yaml");

@@ -5,11 +5,11 @@
 mod changes;
 #[path = "tunnels/pods.rs"]
 mod pods;
+#[path = "tunnels/reports.rs"]
+mod reports;
 #[path = "tunnels/several.rs"]
 mod several;
 mod support;
-#[path = "tunnels/telling.rs"]
-mod telling;
 
 use std::net::Ipv4Addr;
 
@@ -47,8 +47,8 @@ async fn the_sample_says_why_it_is_not_up_without_gre_and_comes_up_as_vxlan() {
     } else {
         let sentence = one.down("ovn-gre0", "KernelLacksTunnelType").await;
         assert!(sentence.contains("gre links"), "{sentence}");
-        let told = one.told("ovn-gre0", "KernelLacksTunnelType", "gre").await;
-        assert!(told.warning);
+        let reported = one.reports("ovn-gre0", "KernelLacksTunnelType", "gre").await;
+        assert!(reported.warning);
         let fields = one.tunnel("ovn-gre0").await.status.expect("a status");
         assert_eq!(fields.initialized, Some(false), "the gateway never held it");
     }

@@ -2,8 +2,8 @@
 //!
 //! The client library's own connections wait for an acknowledgement before each small write (no TCP_NODELAY)
 //! and for an answer without limit. Here a call that is not a watch or an exec has its whole answer within
-//! [`READ`] or [`WRITE`], or fails; of a watch or an exec the first word is bounded, the rest is its owner's
-//! business. A peer that vanished without a word is noticed by keep-alive probes.
+//! [`READ`] or [`WRITE`], or fails; of a watch or an exec the first answer is bounded, the rest is its owner's
+//! business. A peer that vanished silently is noticed by keep-alive probes.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub const READ: Duration = Duration::from_secs(30);
 pub const WRITE: Duration = Duration::from_secs(10);
 /// The longest that a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(5);
-/// After so long without a word a peer is probed, and given up after as long again.
+/// After so long in silence a peer is probed, and given up after as long again.
 const QUIET: Duration = Duration::from_secs(20);
 
 /// How we are known to a server, unless the configuration says otherwise.

@@ -1,8 +1,8 @@
 //! Kubernetes Events about objects, published beside the work and never in its way.
 //!
-//! The same words again count up one event, other words make another: kube's recorder takes events of one
+//! The same reason and note again count up one event, others make another: kube's recorder takes events of one
 //! reason for a series whatever they say, and keeps the note of the first; but a repair has to say what was
-//! repaired. So an object's recorder lasts for as long as the words stay the same.
+//! repaired. So an object's recorder lasts for as long as both stay the same.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::election::Term;
 const MAX_NOTE: usize = 1024;
 /// Events that wait to be published; what is more is dropped, since events are news and not state.
 const WAITING: usize = 4096;
-/// Objects whose last words are remembered.
+/// Objects whose last event is remembered.
 const REMEMBERED: usize = 10_000;
 
 /// Something to publish about an object.
@@ -28,7 +28,7 @@ pub struct News {
     pub about: ObjectReference,
     /// Whether a person should do something.
     pub warning: bool,
-    /// One word.
+    /// Why, in CamelCase.
     pub reason: String,
     /// One sentence.
     pub note: String,
@@ -63,7 +63,7 @@ struct Last {
     recorder: Recorder,
 }
 
-/// Publishes what waits in line until told to stop.
+/// Publishes what waits in line until asked to stop.
 pub async fn publish(client: Client, reporter: Reporter, mut line: Line, stop: CancellationToken) {
     let mut last: BTreeMap<String, Last> = BTreeMap::new();
     while let Some(Some((term, mut news))) = stop.run_until_cancelled(line.recv()).await {
@@ -78,8 +78,8 @@ pub async fn publish(client: Client, reporter: Reporter, mut line: Line, stop: C
                 last.clear();
             }
             let recorder = Recorder::new(client.clone(), reporter.clone());
-            let words = Last { reason: news.reason.clone(), note: news.note.clone(), recorder };
-            last.insert(key.clone(), words);
+            let latest = Last { reason: news.reason.clone(), note: news.note.clone(), recorder };
+            last.insert(key.clone(), latest);
         }
         let Some(Last { recorder, .. }) = last.get(&key) else { continue };
         let event = Event {

@@ -55,7 +55,7 @@ impl Readiness {
     }
 }
 
-/// Serves until told to stop. Ready means: every watch has brought its first full list.
+/// Serves until asked to stop. Ready means: every watch has brought its first full list.
 pub async fn serve(
     listen: SocketAddr,
     scrape: impl Fn() -> String + Clone + Send + Sync + 'static,

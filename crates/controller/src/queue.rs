@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(waits, [0, 250, 500, 1000].map(Duration::from_millis));
     }
 
-    /// The delay until `a` is handled again after the third failure, with `add` called as told.
+    /// The delay until `a` is handled again after the third failure, with `add` called as given.
     async fn delay_when(add: impl AsyncFnOnce(&Queue<&'static str>)) -> Duration {
         let queue = Queue::default();
         queue.add("a");

@@ -60,7 +60,7 @@ pub struct House {
 }
 
 impl House {
-    /// Pauses for one task, told apart from the others' by its name.
+    /// Pauses for one task, of a seed that differs by its name.
     pub fn pace(&self, name: &str) -> Pace {
         let mixed = name.bytes().fold(self.seed, |seed, byte| seed.rotate_left(5) ^ u64::from(byte));
         Pace::seeded(mixed)
@@ -96,7 +96,7 @@ pub trait Room: Send + Sync + Sized + 'static {
     const NAME: &'static str;
     /// The Lease that its leader holds.
     const LEASE: &'static str;
-    /// What it knows.
+    /// What is known to it.
     type State: State;
 
     /// Where its state lies.
@@ -182,7 +182,7 @@ impl<S: State> Desk<S> {
     }
 
     fn begin(&self, term: &Term) {
-        // First the term: what is told from now on is queued.
+        // First the term: what an event touches from now on is queued.
         self.term.send_replace(Some(term.clone()));
         self.everything(Who::Leader).into_iter().for_each(|scope| self.add(scope));
     }
@@ -216,13 +216,13 @@ pub fn add_lasting_part(
 ) {
     parts.spawn(async move {
         let end = AssertUnwindSafe(part).catch_unwind().await;
-        (name, end.unwrap_or_else(|panic| Err(anyhow!("it panicked: {}", words_of(&*panic)))))
+        (name, end.unwrap_or_else(|panic| Err(anyhow!("it panicked: {}", message_of(&*panic)))))
     });
 }
 
-fn words_of(panic: &(dyn Any + Send)) -> &str {
+fn message_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word")
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
 /// Starts a room: its sources, what every replica does, and what its leader does.
@@ -277,7 +277,7 @@ async fn lead<R: Room>(room: Arc<R>, house: House) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Works until the term is lost, which is returned, or the process is told to stop.
+/// Works until the term is lost, which is returned, or the process is asked to stop.
 async fn work_a_term<R: Room, L>(
     room: &Arc<R>,
     house: &House,

@@ -63,12 +63,12 @@ impl<R: Room> Feed<R> {
         self.room.desk().tell(event);
     }
 
-    /// All that there is has been told once.
+    /// All that there is has been seen once.
     pub fn ready(&self) {
         self.readiness.ready(&self.name);
     }
 
-    /// Says why there is nothing to tell yet.
+    /// Says why nothing has been seen yet.
     pub fn waiting(&self, why: &str) {
         self.readiness.waiting(&self.name, why);
     }

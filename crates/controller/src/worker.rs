@@ -26,7 +26,7 @@ pub struct Until {
     pub over: CancellationToken,
 }
 
-/// Handles keys until told to end, and returns when nothing is in flight any more. A panic while handling a key
+/// Handles keys until asked to end, and returns when nothing is in flight any more. A panic while handling a key
 /// is that key's failure and nobody else's.
 pub async fn run<K, F, Fut>(queue: Arc<Queue<K>>, workers: usize, until: Until, handle: F)
 where

@@ -58,7 +58,7 @@ impl Follower {
         self.said.lock().expect("no panic").clone()
     }
 
-    /// What is there by its word.
+    /// What is there as far as it has said.
     fn known(&self) -> Option<BTreeMap<String, String>> {
         let mut known: Option<BTreeMap<String, String>> = None;
         for seen in self.said().into_iter().flatten() {

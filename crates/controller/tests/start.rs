@@ -74,7 +74,7 @@ async fn broken() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_part_that_panics_is_the_end_and_named_with_its_words() {
+async fn a_part_that_panics_is_the_end_and_named_with_its_message() {
     for lasting in [false, true] {
         let (stop, mut parts) = (CancellationToken::new(), Parts::new());
         add_part(&mut parts, &stop, "vpc/pods".into(), std::future::pending());

@@ -12,7 +12,7 @@ pub enum Truth {
     True,
     /// It does not.
     False,
-    /// Nobody knows.
+    /// It is not known.
     Unknown,
 }
 
@@ -33,7 +33,7 @@ impl From<bool> for Truth {
     }
 }
 
-/// As Kubernetes spells it; a word that it does not know says nothing.
+/// As Kubernetes spells it; any other text means unknown.
 impl From<&str> for Truth {
     fn from(text: &str) -> Self {
         match text {
@@ -57,7 +57,7 @@ pub struct Condition {
     pub kind: String,
     /// Whether it holds.
     pub status: Truth,
-    /// One word.
+    /// Why, in CamelCase.
     pub reason: String,
     /// One sentence.
     pub message: String,
@@ -164,7 +164,7 @@ mod tests {
     fn since_when_is_kept_until_the_status_changes() {
         let mut conditions: Conditions =
             [Condition { status: Truth::True, ..foreign("Ready") }].into_iter().collect();
-        conditions.set("Ready", true, "Other", "another word for it".into(), 4);
+        conditions.set("Ready", true, "Other", "another sentence".into(), 4);
         let ready = conditions.get("Ready").expect("it was set");
         assert_eq!(
             (ready.since, ready.observed_generation, ready.reason.as_str()),

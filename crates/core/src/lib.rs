@@ -6,7 +6,7 @@
 //! event ─▶ State::apply ─▶ touched scopes ─▶ compile(state, scope) = want ─▶ plan(want, have)
 //! ```
 //!
-//! Nothing here awaits, reads a clock or knows Kubernetes; so every decision can be shown in a table
+//! Nothing here awaits, reads a clock or depends on Kubernetes; so every decision can be shown in a table
 //! test and every promise in a property test.
 
 pub mod condition;

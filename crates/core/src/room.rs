@@ -39,7 +39,7 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Change<K, V> {
     }
 }
 
-/// All that a room knows. The loop feeds it events and queues the scopes it returns.
+/// All that is known to a room. The loop feeds it events and queues the scopes it returns.
 ///
 /// Invariant that every room proves by a property test: when what is compiled for a scope differs before
 /// and after an event, that scope is among those returned.

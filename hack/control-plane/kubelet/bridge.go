@@ -131,7 +131,7 @@ func ended(text []byte) error {
 	return nil
 }
 
-// pass writes to a caller who may be gone: the command goes on all the same.
+// pass writes to a caller who may be gone: the command goes on anyway.
 func pass(to io.Writer, data []byte) {
 	if to != nil {
 		_, _ = to.Write(data)

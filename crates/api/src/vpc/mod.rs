@@ -1,4 +1,4 @@
-//! The room `vpc`: the objects by which tunnels are asked for and gateways find each other.
+//! The room `vpc`: the objects that declare tunnels, and those by which gateways find each other.
 //!
 //! [`tunnel`] and [`record`] are ours, [`foreign`] is kube-ovn's and Submariner's; [`parse`] turns each of them into
 //! the value that decisions rest on.

@@ -141,7 +141,7 @@ pub fn unreadable_record(meta: &ObjectMeta, why: &str) -> Option<Record> {
 fn bare_record(meta: &ObjectMeta) -> Option<Record> {
     let label = |name: &str| meta.labels.as_ref().and_then(|labels| labels.get(name)).cloned();
     let name = meta.name.clone().unwrap_or_default();
-    // One that says that it came from elsewhere is never ours, even if nobody knows where that is.
+    // One that says that it came from elsewhere is never ours, even where that place makes no sense.
     let origin = label(ORIGIN).map(|id| id.parse::<ClusterId>());
     let unreadable = match &origin {
         Some(Err(invalid)) => Some(format!("label {ORIGIN}: {invalid}")),

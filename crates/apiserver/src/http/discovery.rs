@@ -1,4 +1,4 @@
-//! What is served, told in the two ways clients ask for it, and the small documents about the
+//! What is served, in the two ways clients ask for it, and the small documents about the
 //! server itself.
 
 use axum::response::Response;

@@ -191,7 +191,7 @@ async fn session(socket: WebSocket, exec: Arc<dyn Exec>, request: ExecRequest, m
         resize,
     };
     let work = async {
-        // An empty message tells the client that the streams are open.
+        // An empty message says to the client that the streams are open.
         let first = if wants_stdout { STDOUT } else { STATUS };
         let _ = frames.send(frame(first, &[])).await;
         let report = async |end: ExecEnd| {
@@ -377,7 +377,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn messages_are_told_apart_by_their_channel() {
+    fn messages_are_distinguished_by_their_channel() {
         assert_eq!(Incoming::parse(b"\0hi", false), Incoming::Input(b"hi"));
         assert_eq!(Incoming::parse(b"\x04{\"Width\":91,\"Height\":17}", true), Incoming::Resize(91, 17));
         assert_eq!(Incoming::parse(b"\x04{\"Width\":-1,\"Height\":70000}", true), Incoming::Nothing);

@@ -70,7 +70,7 @@ async fn an_idle_watch_sends_bookmarks_and_ends_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_falls_behind_is_told_so_and_costs_nothing() {
+async fn a_watch_that_falls_behind_gets_an_error_and_costs_nothing() {
     let (router, _) = serve(5);
     let mut watch = ask(&router, "GET", &format!("{MAPS}?watch=1"), Value::Null).await.into_body();
     map(&router, "first").await;

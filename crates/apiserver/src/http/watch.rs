@@ -36,7 +36,7 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 /// When the client names no time-out: half an hour, and up to as much again.
 const DEFAULT_TIMEOUT: u64 = 1800;
-/// A year: as good as for ever, and still a time that a clock can tell.
+/// A year: as good as for ever, and still a time that a clock has.
 const MAX_TIMEOUT: u64 = 365 * 24 * 3600;
 
 struct Watch {
@@ -47,7 +47,7 @@ struct Watch {
     presentation: Presentation,
     clock: Clock,
     bookmarks: bool,
-    /// Objects to be told of first, and whether their end is to be marked.
+    /// Objects to be sent first, and whether their end is to be marked.
     initial: VecDeque<Arc<Object>>,
     mark_initial_end: bool,
     cursor: u64,
@@ -238,7 +238,7 @@ impl Watch {
             return false;
         };
         for event in &events {
-            if let Some(line) = self.tell(event) {
+            if let Some(line) = self.line_of(event) {
                 self.ready.push_back(line);
             }
         }
@@ -249,7 +249,7 @@ impl Watch {
         more
     }
 
-    /// Sleeps until there may be something to tell or nothing will be any more.
+    /// Sleeps until there may be something to send or nothing will be any more.
     async fn wait(&mut self) {
         let shared = self.shared.clone();
         let last = self.last_bookmark.unwrap_or(self.deadline);
@@ -279,9 +279,9 @@ impl Watch {
         }
     }
 
-    /// What this watcher is told of an event. An object that leaves the selection is gone for it,
+    /// What this watcher gets of an event. An object that leaves the selection is gone for it,
     /// as it was when it still belonged.
-    fn tell(&mut self, event: &Event) -> Option<Bytes> {
+    fn line_of(&mut self, event: &Event) -> Option<Bytes> {
         let here = |object: &Arc<Object>| {
             self.namespace.as_deref().is_none_or(|name| crate::meta::text(&object.value, "namespace") == name)
                 && self.selector.matches(&object.value)

@@ -290,7 +290,7 @@ mod tests {
         problem(Program::compile(rule).unwrap().expression(), &site, Purpose::Rule)
     }
 
-    /// Whether the evaluator has a function, told by calling it without anything.
+    /// Whether the evaluator has a function, found out by calling it without anything.
     fn is_evaluated(function: &str) -> bool {
         let program = Program::compile(&format!("{function}()")).unwrap();
         let context = Context::default().with_all();

@@ -162,7 +162,7 @@ fn check_array(
     check_uniqueness(schema, items, path, errors);
 }
 
-/// What tells an item of a list from the others; `None` where its place does.
+/// What distinguishes an item of a list from the others; `None` where its place does.
 fn identity(list: &ListType, value: &Value) -> Option<Value> {
     match list {
         ListType::Atomic => None,
@@ -173,7 +173,7 @@ fn identity(list: &ListType, value: &Value) -> Option<Value> {
     }
 }
 
-/// The items that a list had, by what tells them apart.
+/// The items that a list had, by what distinguishes them.
 struct Before<'a> {
     list: &'a ListType,
     items: &'a [Value],

@@ -23,7 +23,7 @@ fn a_reader_sees_each_change_once_and_in_order() {
 }
 
 #[test]
-fn a_reader_behind_the_history_is_told_so_and_an_idle_one_is_not() {
+fn a_reader_behind_the_history_gets_an_error_and_an_idle_one_does_not() {
     let mut store = Store::new(3);
     let (busy, idle) = (shelf("busy"), shelf("idle"));
     store.open(&idle);

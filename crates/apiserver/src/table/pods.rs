@@ -30,7 +30,7 @@ pub(super) fn cells(pod: &Value, clock: &Clock) -> Vec<Value> {
     ]
 }
 
-/// The most telling of phase, reason and container states.
+/// The most specific of phase, reason and container states.
 fn word(pod: &Value) -> String {
     let phase = text(pod, "/status/phase");
     let mut word = or(text(pod, "/status/reason"), phase).to_owned();
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_word_is_the_most_telling_one() {
+    fn the_status_is_the_most_specific_one() {
         let mut pod = json!({ "metadata": { "name": "p" }, "status": { "phase": "Running", "containerStatuses": [
             { "ready": true, "state": { "running": {} } } ] } });
         assert_eq!(word(&pod), "Running");

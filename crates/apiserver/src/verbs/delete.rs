@@ -57,7 +57,7 @@ impl DeleteOptions {
 }
 
 /// Owners' dependents are not followed, so the policies differ only in name; an unknown one is
-/// refused all the same.
+/// refused anyway.
 fn check_propagation(policy: &Value) -> Result<(), ApiError> {
     let known = ["Background", "Foreground", "Orphan"];
     match policy.as_str() {

@@ -43,7 +43,7 @@ async fn get_prints_the_columns_of_the_definition() {
 }
 
 #[tokio::test]
-async fn mistakes_are_told_in_words() {
+async fn mistakes_are_reported_in_words() {
     session(async |k: &Session| {
         let widgets = k.define().await;
         let said = k.run(&["apply", "-f", "-"], &k.widget("a", "{size: 0}")).await;

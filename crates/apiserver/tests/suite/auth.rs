@@ -30,7 +30,7 @@ async fn a_wrong_token_is_unauthorized() {
 }
 
 #[tokio::test]
-async fn without_a_token_nothing_is_told() {
+async fn without_a_token_nothing_is_served() {
     scene(async |t: &Scene| {
         t.config_map("a", "1").await;
         let stranger = Scene::borrowed(t, with_token(None).await);

@@ -12,7 +12,7 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 
 use crate::ours;
 
-/// A cluster to test, as a client would be told of it.
+/// A cluster to test, as a client would get it.
 pub(crate) struct Cluster {
     /// How to reach it.
     pub(crate) kubeconfig: Kubeconfig,
@@ -61,16 +61,16 @@ pub(crate) fn say(text: &str) {
 }
 
 fn start_ours() -> Cluster {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime for the server");
         runtime.block_on(async {
             let server = ours::start(ours::HISTORY).await;
-            tell.send(server.kubeconfig()).expect("the first test waits for this");
+            sender.send(server.kubeconfig()).expect("the first test waits for this");
             std::future::pending::<()>().await;
         });
     });
-    let text = told.recv().expect("the server starts");
+    let text = receiver.recv().expect("the server starts");
     let kubeconfig_path =
         PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("kubeconfig-{}", std::process::id()));
     std::fs::write(&kubeconfig_path, &text).expect("the kubeconfig can be written");

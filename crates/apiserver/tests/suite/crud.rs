@@ -268,7 +268,7 @@ async fn an_update_that_creates_must_name_what_its_path_names() {
         let status = t.put(&path, lease(json!({"name": "b"}))).await.refused(400, "BadRequest");
         assert_says(status.text("/message"), &["the name of the object (b) does not match the name on the URL (a)"]);
         t.put(&path, lease(json!({}))).await.refused(400, "BadRequest");
-        // Who renews a lease that was deleted meanwhile knows its uid, and is told.
+        // Who renews a lease that was deleted meanwhile knows its uid, and gets an error.
         let status = t.put(&path, lease(json!({"name": "a", "uid": "x", "resourceVersion": "5"}))).await.refused(409, "Conflict");
         assert_says(status.text("/message"), &["Precondition failed: UID in precondition: x, UID in object meta: "]);
         t.put(&path, lease(json!({"name": "a", "resourceVersion": "5"}))).await.expect(201);

@@ -145,7 +145,7 @@ async fn output_and_errors_come_on_channels_of_their_own() {
 }
 
 #[tokio::test]
-async fn an_exit_code_is_told_as_a_cause() {
+async fn an_exit_code_is_reported_as_a_cause() {
     running(async |t: &Scene| {
         for protocol in [V4, V5] {
             let session =
@@ -257,7 +257,7 @@ async fn the_rust_client_runs_a_command() {
         let mut text = String::new();
         stdout.read_to_string(&mut text).await.expect("read");
         assert_eq!(text, "through");
-        let status = status.await.expect("the end is told");
+        let status = status.await.expect("the end is reported");
         assert_eq!(status.reason.as_deref(), Some("NonZeroExitCode"));
     })
     .await;

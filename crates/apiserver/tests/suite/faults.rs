@@ -311,7 +311,7 @@ fn lines(file: &std::path::Path) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn the_audit_tells_who_wrote_what_after_whom() {
+async fn the_audit_says_who_wrote_what_after_whom() {
     own(async |t: &Scene, server: &Server| {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("audit");

@@ -245,9 +245,9 @@ impl Answer {
     /// The body of an answer that must be a failure `Status` with this code and reason.
     #[track_caller]
     pub(crate) fn refused(self, code: u16, reason: &str) -> Value {
-        let told = (&self.json["kind"], &self.json["status"], &self.json["code"], &self.json["reason"]);
+        let answered = (&self.json["kind"], &self.json["status"], &self.json["code"], &self.json["reason"]);
         let want = (&json!("Status"), &json!("Failure"), &json!(code), &json!(reason));
-        assert_eq!(told, want, "{}: {} {}", self.asked, self.code, self.text);
+        assert_eq!(answered, want, "{}: {} {}", self.asked, self.code, self.text);
         assert_eq!(self.code, code, "{}: {}", self.asked, self.text);
         self.json
     }

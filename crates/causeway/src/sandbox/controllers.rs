@@ -1,6 +1,6 @@
 //! The real controllers: one child process per cluster, brought back whenever it dies.
 //!
-//! A child is a plain `causeway controller` with a kubeconfig; it is told nothing else about the
+//! A child is a plain `causeway controller` with a kubeconfig; it gets nothing else from the
 //! sandbox. Its pid is in `<dir>/<cluster>.controller.pid`, so that anybody may kill it. While there
 //! is a file `<dir>/<cluster>.hold`, a controller that ended is not brought back.
 

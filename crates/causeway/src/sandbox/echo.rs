@@ -89,7 +89,7 @@ async fn streams(listener: TcpListener, seen: Seen) {
 
 async fn echo(mut stream: TcpStream) {
     let (mut from, mut to) = stream.split();
-    // The caller sees a broken connection; there is nobody else to tell.
+    // The caller sees a broken connection; there is nobody to report it to.
     if tokio::io::copy(&mut from, &mut to).await.is_ok() {
         let _ = to.shutdown().await;
     }

@@ -203,7 +203,7 @@ async fn piped(
     }
 }
 
-/// Passes so many lines on. Returns with the first byte that is too much: a command that is told
+/// Passes so many lines on. Returns with the first byte that is too much: a command that is given
 /// nothing keeps its stdin.
 async fn copy_lines(
     from: impl AsyncRead + Unpin,

@@ -135,9 +135,9 @@ impl Kubelet {
             Step::Bind => self.bind(&pods, role).await,
             Step::Start { uid, boot } => {
                 self.start(role, uid, boot).await?;
-                self.tell(&pods, scene, role).await
+                self.report(&pods, scene, role).await
             }
-            Step::Tell => self.tell(&pods, scene, role).await,
+            Step::Report => self.report(&pods, scene, role).await,
             Step::TellSet(status) => self.tell_set(role, status).await,
         }
     }
@@ -196,10 +196,10 @@ impl Kubelet {
         }
     }
 
-    async fn tell(&self, pods: &Api<Pod>, scene: &Scene, role: Role) -> anyhow::Result<()> {
+    async fn report(&self, pods: &Api<Pod>, scene: &Scene, role: Role) -> anyhow::Result<()> {
         let Some(running) = self.running.get(role) else { return Ok(()) };
         let restarts = match &scene.pod {
-            Some(pod) if pod.told.is_some() => pod.restarts + 1,
+            Some(pod) if pod.reported.is_some() => pod.restarts + 1,
             _ => 0,
         };
         let patch = Patch::Merge(json!({
@@ -208,7 +208,7 @@ impl Kubelet {
         match pods.patch_status(&role.pod(), &PatchParams::default(), &patch).await {
             // Replaced or deleted meanwhile: its event brings us back.
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-            told => told.map(drop).context("writing the pod's status"),
+            reported => reported.map(drop).context("writing the pod's status"),
         }
     }
 
@@ -225,7 +225,7 @@ impl Kubelet {
         }}));
         match sets.patch_status(&gateway.workload(), &PatchParams::default(), &patch).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            told => told.map(drop).context("writing the StatefulSet's status"),
+            reported => reported.map(drop).context("writing the StatefulSet's status"),
         }
     }
 }

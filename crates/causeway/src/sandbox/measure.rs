@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_and_the_worst_are_told_in_tenths_of_milliseconds() {
+    fn the_median_and_the_worst_are_printed_in_tenths_of_milliseconds() {
         let micros = [90_040, 80_000, 120_000, 70_000].map(Duration::from_micros);
         let measured = Measurement::of(&micros);
         assert_eq!(measured.samples_ms, [90.0, 80.0, 120.0, 70.0]);

@@ -35,7 +35,7 @@ pub(super) fn running(pod: &RunningPod, restarts: i32) -> Value {
     })
 }
 
-/// Start of the life that a pod's status tells of.
+/// Start of the life that a pod's status reports.
 pub(super) fn started(pod: &Pod) -> Option<String> {
     let container = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
     let id = container.container_id.as_ref()?.strip_prefix("sandbox://")?;

@@ -70,7 +70,7 @@ async fn type_in(mut terminal: Sender, mut stdin: Box<dyn AsyncRead + Send + Unp
 }
 
 /// `stty` sets the size, since the system call behind it has no safe wrapper among our
-/// dependencies; the kernel then tells the foreground process.
+/// dependencies; the kernel then signals the foreground process.
 async fn follow_size(terminal: &Path, mut sizes: mpsc::Receiver<(u16, u16)>) {
     let terminal = PathBuf::from(terminal);
     while let Some((columns, rows)) = sizes.recv().await {

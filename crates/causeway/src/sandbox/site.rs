@@ -95,7 +95,7 @@ impl Broker {
         Ok(Broker { server })
     }
 
-    /// What a member is told about it.
+    /// What a member gets to know of it.
     pub(super) async fn access(&self, member: Cluster) -> anyhow::Result<BrokerAccess> {
         match &self.server {
             ApiServer::Embedded(server) => Ok(BrokerAccess {

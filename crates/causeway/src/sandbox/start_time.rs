@@ -7,7 +7,7 @@ use nix::time::{ClockId, clock_gettime};
 /// Ticks per second in `/proc`, the same on every Linux.
 const TICKS: u64 = 100;
 
-/// Time since the process started, to a hundredth of a second; zero where /proc does not tell.
+/// Time since the process started, to a hundredth of a second; zero where /proc does not say.
 pub(super) fn since_process_start() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let now = clock_gettime(ClockId::CLOCK_BOOTTIME).map(Duration::from).unwrap_or_default();

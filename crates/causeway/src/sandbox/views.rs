@@ -82,7 +82,7 @@ pub(super) fn pod(pod: &Pod) -> Option<(Role, PodView)> {
         deleting: pod.metadata.deletion_timestamp.is_some(),
         bound: pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()),
         boot: pod.annotations().get(REBOOT).cloned(),
-        told: pod_status::started(pod),
+        reported: pod_status::started(pod),
         restarts: pod_status::restarts(pod),
     };
     Some((role, view))

@@ -46,8 +46,8 @@ pub(super) struct PodView {
     pub(super) bound: bool,
     /// See [`super::running::RunningPod::boot`].
     pub(super) boot: Option<String>,
-    /// Start time of the life that its status tells of.
-    pub(super) told: Option<String>,
+    /// Start time of the life that its status reports.
+    pub(super) reported: Option<String>,
     /// How often its status says it was restarted.
     pub(super) restarts: i32,
 }
@@ -85,7 +85,7 @@ pub(super) enum Step {
     /// Run it for this object.
     Start { uid: String, boot: Option<String> },
     /// Say in its status that it runs.
-    Tell,
+    Report,
     /// Bring its set's status up to date.
     TellSet(SetStatus),
 }
@@ -112,15 +112,15 @@ pub(super) fn plan(sets: Sets, role: Role, scene: &Scene) -> Vec<Step> {
         (None, true) => steps.push(Step::Create),
         (Some(_), true) | (None, false) => {}
     }
-    let told = |(pod, life): (&PodView, &Life)| pod.told.as_ref() == Some(&life.started);
-    if current.is_some_and(|pair| !told(pair)) {
-        steps.push(Step::Tell);
+    let reported = |(pod, life): (&PodView, &Life)| pod.reported.as_ref() == Some(&life.started);
+    if current.is_some_and(|pair| !reported(pair)) {
+        steps.push(Step::Report);
     }
     if let Some(set) = set.as_ref().filter(|_| !theirs) {
         let status = SetStatus {
             observed_generation: set.generation,
             replicas: i32::from(pod.is_some()),
-            ready: i32::from(current.is_some_and(told)),
+            ready: i32::from(current.is_some_and(reported)),
         };
         if status != set.status {
             steps.push(Step::TellSet(status));
@@ -149,8 +149,8 @@ mod tests {
         SetView { uid: "set".into(), wanted, generation: 1, status, ..SetView::default() }
     }
 
-    fn pod(uid: &str, told: Option<&str>) -> PodView {
-        PodView { uid: uid.into(), bound: true, told: told.map(Into::into), ..PodView::default() }
+    fn pod(uid: &str, reported: Option<&str>) -> PodView {
+        PodView { uid: uid.into(), bound: true, reported: reported.map(Into::into), ..PodView::default() }
     }
 
     fn life(uid: &str) -> Life {
@@ -175,9 +175,9 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_runs_and_is_told_needs_nothing() {
-        let told = pod("a", Some("start of a"));
-        assert_eq!(plan(GW, &scene(set(true, 1, 1), Some(told), Some(life("a")))), []);
+    fn a_pod_that_runs_and_is_reported_needs_nothing() {
+        let reported = pod("a", Some("start of a"));
+        assert_eq!(plan(GW, &scene(set(true, 1, 1), Some(reported), Some(life("a")))), []);
     }
 
     #[test]
@@ -185,16 +185,16 @@ mod tests {
         assert_eq!(plan(GW, &scene(set(true, 0, 0), None, None)), [Step::Create]);
         let created = Some(pod("a", None));
         assert_eq!(plan(GW, &scene(set(true, 0, 0), created.clone(), None)), [start("a"), count(1, 0)]);
-        assert_eq!(plan(GW, &scene(set(true, 1, 0), created, Some(life("a")))), [Step::Tell]);
-        let told = Some(pod("a", Some("start of a")));
-        assert_eq!(plan(GW, &scene(set(true, 1, 0), told, Some(life("a")))), [count(1, 1)]);
+        assert_eq!(plan(GW, &scene(set(true, 1, 0), created, Some(life("a")))), [Step::Report]);
+        let reported = Some(pod("a", Some("start of a")));
+        assert_eq!(plan(GW, &scene(set(true, 1, 0), reported, Some(life("a")))), [count(1, 1)]);
     }
 
     #[test]
     fn a_set_scaled_to_zero_loses_its_pod_and_then_says_so() {
-        let told = Some(pod("a", Some("start of a")));
+        let reported = Some(pod("a", Some("start of a")));
         let delete = Step::Delete { uid: "a".into() };
-        assert_eq!(plan(GW, &scene(set(false, 1, 1), told, Some(life("a")))), [delete]);
+        assert_eq!(plan(GW, &scene(set(false, 1, 1), reported, Some(life("a")))), [delete]);
         assert_eq!(plan(GW, &scene(set(false, 1, 1), None, Some(life("a")))), [Step::Stop, count(0, 0)]);
     }
 
@@ -226,7 +226,7 @@ mod tests {
         let unbound = PodView { bound: false, ..pod("a", None) };
         assert_eq!(theirs(&scene(set(true, 0, 0), Some(unbound), None)), [Step::Bind]);
         assert_eq!(theirs(&scene(set(true, 0, 0), Some(pod("a", None)), None)), [start("a")]);
-        assert_eq!(theirs(&scene(set(false, 1, 1), Some(pod("a", None)), Some(life("a")))), [Step::Tell]);
+        assert_eq!(theirs(&scene(set(false, 1, 1), Some(pod("a", None)), Some(life("a")))), [Step::Report]);
         let dying = PodView { deleting: true, ..pod("a", Some("start of a")) };
         let steps = theirs(&Scene { set: None, pod: Some(dying), life: Some(life("a")) });
         assert_eq!(steps, [Step::Stop, Step::Release { uid: "a".into() }]);

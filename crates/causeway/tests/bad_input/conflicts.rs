@@ -3,7 +3,7 @@
 use super::support::gateway::ONE_TUNNEL;
 use super::support::tunnels::{NS, in_namespace, join, vxlan, with_vni};
 use super::support::{PATIENCE, Sandbox};
-use super::{FAR, stays_calm, told_why, undisturbed};
+use super::{FAR, reported, stays_calm, undisturbed};
 
 #[tokio::test]
 async fn of_two_tunnels_that_want_the_same_the_older_one_has_it_until_it_goes() {
@@ -13,16 +13,16 @@ async fn of_two_tunnels_that_want_the_same_the_older_one_has_it_until_it_goes() 
     let stream = one.stream(FAR).await;
 
     one.create(&with_vni(vxlan("same-vni", "gw1", "cluster3/gw1", "10.103.0.1/24"), 1000)).await;
-    told_why(&one, "same-vni", "VniConflict", &["VNI 1000 on port 4789", "ns1/older"]).await;
+    reported(&one, "same-vni", "VniConflict", &["VNI 1000 on port 4789", "ns1/older"]).await;
     one.create(&with_vni(vxlan("same-range", "gw1", "cluster2/gw2", "10.104.0.1/24"), 4)).await;
-    told_why(&one, "same-range", "RemoteRangeConflict", &["242.1.0.0/16", "ns1/older"]).await;
+    reported(&one, "same-range", "RemoteRangeConflict", &["242.1.0.0/16", "ns1/older"]).await;
     one.kubectl(&["create", "namespace", "ns2"]).await.ok();
     let same_link = with_vni(vxlan("older", "gw1", "cluster3/gw2", "10.105.0.1/24"), 5);
     one.create(&in_namespace(same_link, "ns2")).await;
     let refused = one.says("ns2", "older", "Ready", "False", "LinkNameConflict", PATIENCE).await;
     let sentence = format!("{:?}", refused.status);
     assert!(sentence.contains("the link name older") && sentence.contains("ns1/older"), "{sentence}");
-    assert!(one.told_in("ns2", "older", "LinkNameConflict", "the link name older").await.warning);
+    assert!(one.reports_in("ns2", "older", "LinkNameConflict", "the link name older").await.warning);
 
     let marked = one.marked("gw1").await;
     assert_eq!(marked.len(), ONE_TUNNEL, "the older one's and nothing else: {marked:?}");
@@ -70,7 +70,7 @@ async fn a_foreign_link_or_route_in_the_way_is_named_left_alone_and_once_gone_th
         let links = one.in_gateway("gw2", "ip -o link show").await.ok();
         let routes = one.routes("gw2").await;
         one.create(&with_vni(vxlan("mine", "gw2", "cluster2/gw2", "10.107.0.1/24"), 7)).await;
-        told_why(&one, "mine", reason, &[words]).await;
+        reported(&one, "mine", reason, &[words]).await;
         assert_eq!(one.in_gateway("gw2", "ip -o link show").await.ok(), links, "nothing is half-built");
         assert_eq!(one.routes("gw2").await, routes, "nothing is half-built");
         assert!(one.marked("gw2").await.is_empty());

@@ -1,4 +1,4 @@
-//! Gateways that are not there, do not run, or can not be commanded.
+//! Gateways that are not there, do not run, or cannot be commanded.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::support::tunnels::{NS, join, vxlan, with_vni};
 use super::support::{Cluster, PATIENCE, Sandbox};
-use super::{FAR, stays_calm, told_why, undisturbed};
+use super::{FAR, reported, stays_calm, undisturbed};
 
 #[tokio::test]
 async fn a_gateway_that_is_missing_or_not_running_is_named_and_harms_no_other() {
@@ -14,14 +14,14 @@ async fn a_gateway_that_is_missing_or_not_running_is_named_and_harms_no_other() 
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     one.create(&vxlan("nowhere", "gw7", "cluster2/gw2", "10.107.0.1/24")).await;
-    told_why(&one, "nowhere", "GatewayNotFound", &["there is no gateway gw7"]).await;
+    reported(&one, "nowhere", "GatewayNotFound", &["there is no gateway gw7"]).await;
 
     let scale = |replicas: &'static str| ["scale", "sts", "-n", "kube-system", "vpc-nat-gw-gw2", replicas];
     one.kubectl(&scale("--replicas=0")).await.ok();
     let gone = ["wait", "--for=delete", "pod/vpc-nat-gw-gw2-0", "-n", "kube-system", "--timeout=60s"];
     one.kubectl(&gone).await.ok();
     one.create(&vxlan("asleep", "gw2", "cluster2/gw2", "10.108.0.1/24")).await;
-    told_why(&one, "asleep", "GatewayNotRunning", &["gateway gw2 is not running"]).await;
+    reported(&one, "asleep", "GatewayNotRunning", &["gateway gw2 is not running"]).await;
     undisturbed(&one, "vx0").await;
     stays_calm(&one).await;
     one.kubectl(&["delete", "vnt", "-n", NS, "nowhere", "asleep", "--timeout=60s"]).await.ok();
@@ -48,14 +48,14 @@ async fn is_served(cluster: &Cluster, address: &str) {
 }
 
 #[tokio::test]
-async fn a_gateway_that_refuses_commands_is_told_not_hammered_and_harms_no_other() {
+async fn a_gateway_that_refuses_commands_is_reported_not_hammered_and_harms_no_other() {
     let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     let stream = one.stream(FAR).await;
     one.fault("gw2", "refuse").await;
     one.create(&with_vni(vxlan("mute", "gw2", "cluster2/gw2", "10.107.0.1/24"), 7)).await;
-    told_why(&one, "mute", "ExecRefused", &["commands cannot be run in the gateway"]).await;
+    reported(&one, "mute", "ExecRefused", &["commands cannot be run in the gateway"]).await;
     undisturbed(&one, "vx0").await;
     stays_calm(&one).await;
     let count = stream.end().await;
@@ -76,7 +76,7 @@ async fn a_gateway_that_hangs_is_given_up_after_a_while_and_holds_nobody_up() {
     is_served(&one, "10.100.0.9/24").await;
     let patience = 2 * PATIENCE;
     one.says(NS, "mute", "Ready", "False", "ExecTimedOut", patience).await;
-    told_why(&one, "mute", "ExecTimedOut", &["did not finish within 10 s"]).await;
+    reported(&one, "mute", "ExecTimedOut", &["did not finish within 10 s"]).await;
     is_served(&one, "10.100.0.10/24").await;
     one.reaches(FAR).await;
     one.fault("gw2", "").await;
@@ -85,14 +85,14 @@ async fn a_gateway_that_hangs_is_given_up_after_a_while_and_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn a_gateway_without_a_tool_is_told_which_one_and_harms_no_other() {
+async fn a_gateway_without_a_tool_is_reported_with_its_name_and_harms_no_other() {
     let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;
     for tool in ["iptables", "ip", "bash"] {
         one.fault("gw2", &format!("without:{tool}")).await;
         one.create(&with_vni(vxlan("bare", "gw2", "cluster2/gw2", "10.107.0.1/24"), 7)).await;
-        told_why(&one, "bare", "ToolMissing", &[&format!("has no `{tool}`")]).await;
+        reported(&one, "bare", "ToolMissing", &[&format!("has no `{tool}`")]).await;
         one.fault("gw2", "").await;
         one.up("bare").await;
         one.delete("bare").await;
@@ -105,7 +105,7 @@ async fn a_gateway_without_a_tool_is_told_which_one_and_harms_no_other() {
 }
 
 #[tokio::test]
-async fn a_kernel_without_the_tunnel_type_is_told_not_hammered_and_harms_no_other() {
+async fn a_kernel_without_the_tunnel_type_is_reported_not_hammered_and_harms_no_other() {
     let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     if one.in_client("ip link add name probe type gre local 10.0.1.10 remote 10.0.1.20").await.code == 0 {
@@ -115,7 +115,7 @@ async fn a_kernel_without_the_tunnel_type_is_told_not_hammered_and_harms_no_othe
     let mut tunnel = vxlan("gre9", "gw2", "cluster2/gw2", "10.107.0.1/24");
     tunnel["spec"]["type"] = json!("gre");
     one.create(&tunnel).await;
-    told_why(&one, "gre9", "KernelLacksTunnelType", &["cannot make gre links"]).await;
+    reported(&one, "gre9", "KernelLacksTunnelType", &["cannot make gre links"]).await;
     assert_eq!(one.marked("gw2").await, Vec::<String>::new(), "nothing lies about half-built");
     stays_calm(&one).await;
     undisturbed(&one, "vx0").await;

@@ -39,7 +39,7 @@ within() {
 
 on_gateway() { kubectl exec -n kube-system "$gateway" -c vpc-nat-gw -- bash /guest/gateway.sh "$@"; }
 
-# The kernel alone: tells a guest that cannot from a program that does not.
+# The kernel alone: distinguishes a guest that cannot from a program that does not.
 kernel_makes_gre() {
   local n=0 name
   for name in a b; do ip netns add "$name" || return; done
@@ -88,17 +88,17 @@ status_is_said() {
 
 client_reaches_server() { kubectl exec -n ns1 client -- ping -q -c 3 -W 5 242.1.1.20; }
 
-# How often a repair was told: an event that is told again becomes a series and counts itself.
+# How often a repair was reported: an event that is reported again becomes a series and counts itself.
 repairs() {
   kubectl get events -n ns1 -o 'jsonpath={range .items[?(@.reason=="DriftRepaired")]}x{.series.count} {end}' |
     awk '{ for (i = 1; i <= NF; i++) sum += $i == "x" ? 1 : substr($i, 2) } END { print sum + 0 }'
 }
-another_repair_was_told() { (($(repairs) > told)); }
+another_repair_was_reported() { (($(repairs) > before)); }
 
-# drift <what> <seconds>: removed by hand, put back within the time, and told on the object.
+# drift <what> <seconds>: removed by hand, put back within the time, and reported on the object.
 drift() {
-  told=$(repairs)
-  on_gateway remove "$1" "$2" && within 30 another_repair_was_told
+  before=$(repairs)
+  on_gateway remove "$1" "$2" && within 30 another_repair_was_reported
 }
 
 delete_returns() {
@@ -132,7 +132,7 @@ check drift-link drift link 60
 check drift-address drift address 60
 check drift-route-out drift route-out 60
 check drift-route-in drift route-in 60
-# No message tells of a rule: the timer looks every 15 s.
+# No message reports a rule: the timer looks every 15 s.
 check drift-snat drift snat 60
 check ping-again client_reaches_server
 check delete delete_returns

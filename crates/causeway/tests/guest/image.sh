@@ -68,7 +68,7 @@ add_tools() {
     ln -sf xtables-nft-multi "$1/usr/bin/iptables-nft$name"
     ln -sf xtables-legacy-multi "$1/usr/bin/iptables-legacy$name"
   done
-  # The extensions of iptables are loaded by name, so no linker tells of them.
+  # The extensions of iptables are loaded by name, so no linker lists them.
   for name in /usr/lib/*/xtables /usr/lib64/xtables /usr/lib/xtables; do
     [[ -d $name ]] || continue
     mkdir -p "$1$name"

@@ -71,7 +71,7 @@ impl Cluster {
         if let Some(folder) = super::real::folder() {
             return super::real::requests(&folder, &self.name);
         }
-        // Not with kubectl, which asks for more than it is told to.
+        // Not with kubectl, which sends more requests than are wanted here.
         let request = kube::core::Request::new("/metrics").list(&ListParams::default());
         let text = self.client.request_text(request.expect("a path")).await.expect("metrics");
         let mut all = std::collections::BTreeMap::new();

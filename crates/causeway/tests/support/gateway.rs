@@ -80,7 +80,7 @@ impl Cluster {
         all
     }
 
-    /// The same of a gateway whose pod may just be starting: nothing where commands can not be run yet.
+    /// The same of a gateway whose pod may just be starting: nothing where commands cannot be run yet.
     pub(crate) async fn marked_if_running(&self, gateway: &str) -> Vec<String> {
         if self.kubectl(&["exec", "-n", "kube-system", &gateway_pod(gateway), "--", "true"]).await.code != 0 {
             return Vec::new();

@@ -55,7 +55,7 @@ pub(crate) async fn join(one: &Cluster, two: &Cluster, name: &str, gateway: &str
 
 /// An event, as far as people read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
     pub(crate) warning: bool,
     pub(crate) reason: String,
     pub(crate) note: String,
@@ -153,7 +153,7 @@ impl Cluster {
     }
 
     /// The events about a tunnel.
-    pub(crate) async fn events(&self, namespace: &str, name: &str) -> Vec<Told> {
+    pub(crate) async fn events(&self, namespace: &str, name: &str) -> Vec<Reported> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         let all = events.list(&ListParams::default()).await.expect("events");
         let about = |event: &&Event| {
@@ -161,30 +161,30 @@ impl Cluster {
                 about.kind.as_deref() == Some("VpcNatTunnel") && about.name.as_deref() == Some(name)
             })
         };
-        let told = |event: &Event| Told {
+        let reported = |event: &Event| Reported {
             warning: event.type_.as_deref() == Some("Warning"),
             reason: event.reason.clone().unwrap_or_default(),
             note: event.note.clone().unwrap_or_default(),
             count: event.series.as_ref().map_or(1, |series| series.count),
         };
-        all.iter().filter(about).map(told).collect()
+        all.iter().filter(about).map(reported).collect()
     }
 
     /// Waits for an event about a tunnel with this reason and these words in it.
     #[track_caller]
-    pub(crate) fn told(&self, name: &str, reason: &str, words: &str) -> impl Future<Output = Told> {
-        self.told_in(NS, name, reason, words)
+    pub(crate) fn reports(&self, name: &str, reason: &str, words: &str) -> impl Future<Output = Reported> {
+        self.reports_in(NS, name, reason, words)
     }
 
     /// The same in another namespace.
     #[track_caller]
-    pub(crate) fn told_in(
+    pub(crate) fn reports_in(
         &self,
         namespace: &str,
         name: &str,
         reason: &str,
         words: &str,
-    ) -> impl Future<Output = Told> {
+    ) -> impl Future<Output = Reported> {
         let place = std::panic::Location::caller();
         let what = format!("an event {reason} about {name} with {words:?} (asked at {place})");
         let [namespace, name, reason, words] = [namespace, name, reason, words].map(str::to_owned);
@@ -192,7 +192,7 @@ impl Cluster {
         async move {
             this.until(&what, PATIENCE, async || {
                 let events = this.events(&namespace, &name).await;
-                let fits = |told: &&Told| told.reason == reason && told.note.contains(&words);
+                let fits = |reported: &&Reported| reported.reason == reason && reported.note.contains(&words);
                 events.iter().find(fits).cloned().ok_or_else(|| format!("{events:?}"))
             })
             .await

@@ -4,10 +4,10 @@ use kube::ResourceExt;
 use serde_json::json;
 
 use super::FAR;
+use super::reports::set_routes;
 use super::support::gateway::ONE_TUNNEL;
 use super::support::tunnels::{NS, condition, join, vxlan, with_vni};
 use super::support::{Cluster, PATIENCE, Sandbox};
-use super::telling::set_routes;
 
 #[tokio::test]
 async fn a_changed_address_replaces_the_old_one_and_no_packet_is_lost() {
@@ -87,7 +87,7 @@ async fn a_gateway_that_was_scaled_down_or_lost_its_pod_gets_its_tunnel_back() {
     one.kubectl(&scale("--replicas=0")).await.ok();
     let sentence = one.down("vx0", "GatewayNotRunning").await;
     assert!(sentence.contains("scaled to 0"), "{sentence}");
-    one.told("vx0", "GatewayNotRunning", "gw1").await;
+    one.reports("vx0", "GatewayNotRunning", "gw1").await;
     let there = two.tunnel("vx0").await;
     assert_eq!(
         condition(&there, "Ready").map(|c| c.status.as_str()),
@@ -118,7 +118,7 @@ async fn a_gateway_that_was_scaled_down_or_lost_its_pod_gets_its_tunnel_back() {
 }
 
 #[tokio::test]
-async fn egress_addresses_with_gaps_give_their_longest_run_and_a_word_about_the_rest() {
+async fn egress_addresses_with_gaps_give_their_longest_run_and_the_rest_is_reported() {
     let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     join(&one, &two, "vx0", "gw1", 0).await;

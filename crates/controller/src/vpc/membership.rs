@@ -87,7 +87,7 @@ async fn renew(
 }
 
 /// Follows who goes by which id at a broker, for which we must know ourselves. Where we may not, the exchange goes
-/// on without, and both are asked for again; a server that only does not answer is waited for, and nothing is
+/// on without, and both are requested again; a server that only does not answer is waited for, and nothing is
 /// exported meanwhile.
 pub(super) async fn follow(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker) {
     feed.tell(Event::Uid(own_uid(feed, room).await));
@@ -100,7 +100,7 @@ pub(super) async fn follow(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker) {
     let tell = |seen: Result<Seen<_, _>, Interruption>| match seen {
         Ok(Seen::Forbidden(_) | Seen::Missing) => {
             tracing::warn!(
-                "the broker lets nobody claim an id (deploy/broker.yaml has the rule): a cluster with our own id could not be told from us"
+                "the broker lets nobody claim an id (deploy/broker.yaml has the rule): a cluster with our own id could not be distinguished from us"
             );
             feed.tell(Event::NoMembers);
         }
@@ -126,7 +126,7 @@ async fn own_uid(feed: &Feed<Vpc>, room: &Vpc) -> String {
                 if denied == DENIED {
                     tracing::warn!(
                         "namespace kube-system may not be read (deploy/controller.yaml has the rule): a cluster with \
-                         our own id could not be told from us"
+                         our own id could not be distinguished from us"
                     );
                     feed.tell(Event::NoMembers);
                 }

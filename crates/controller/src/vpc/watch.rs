@@ -26,7 +26,7 @@ use crate::sources::{Feed, Sources, Standing};
 
 /// Where kube-ovn keeps gateways.
 const KUBE_SYSTEM: &str = "kube-system";
-/// Where kube-ovn is told how to make them.
+/// Where kube-ovn is configured how to make them.
 const GATEWAY_CONFIG: &str = "ovn-vpc-nat-config";
 /// Where Submariner keeps its own.
 pub(super) const SUBMARINER: &str = "submariner-operator";
@@ -90,7 +90,7 @@ fn start_own(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
     sources.watch("gatewayexips", records, by_key, Event::Records);
 }
 
-/// What gateways are: listed anew when kube-ovn is told to name them otherwise.
+/// What gateways are: listed anew when kube-ovn is configured to name them otherwise.
 fn start_gateways(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
     if room.options.gateway_prefix.is_none() {
         sources.task("configmaps", |feed| follow_prefix(feed, room.clone()));

@@ -71,7 +71,7 @@ async fn every_replica_has_the_files_and_one_of_them_marks_and_a_lost_lease_ends
         Match { user_agent: Some("a".into()), resources: vec!["leases".into()], ..Match::default() };
     server.faults().set(vec![Fault::new(Switch::Freeze).on(leases_of_a)]).expect("a fault");
     until("b leads", || async { b.leads() }).await;
-    assert!(!a.leads(), "a knows that it does not");
+    assert!(!a.leads(), "a has stopped before that");
     put(&maps, "two", "2").await;
     until("a goes on serving", || async { a.file("two").as_deref() == Some("2") }).await;
     until("b marks", || marked("two")).await;

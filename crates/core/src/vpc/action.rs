@@ -125,7 +125,7 @@ pub enum Action {
         /// The rule as listed.
         spec: String,
     },
-    /// Let TCP use no larger segments than the tunnels carry, also where the word that they are too large is
+    /// Let TCP use no larger segments than the tunnels carry, also where the message that they are too large is
     /// filtered away: one rule for all links of our group.
     ClampAll {
         /// In which variant.

@@ -127,13 +127,13 @@ pub(super) fn places(state: &State, tunnel: &Tunnel) -> BTreeSet<GatewayName> {
 }
 
 /// Looks at all places of a tunnel. A gateway that is gone has nothing; one that runs must have been seen
-/// without it, after the deletion was.
+/// without it, after its deletion was seen.
 pub(super) fn leftovers(state: &State, tunnel: &Tunnel) -> Leftovers {
-    let asked = state.tunnels.asked(&tunnel.key);
+    let changed = state.tunnels.changed_at(&tunnel.key);
     let mut unknown = false;
     for place in &places(state, tunnel) {
         let Some(gateway) = state.gateways.get(place) else { continue };
-        let serving = gateway.pod.iter().map(|pod| (pod, asked));
+        let serving = gateway.pod.iter().map(|pod| (pod, changed));
         // Nothing is put into the others any more.
         let pods = serving.chain(gateway.spares.iter().map(|pod| (pod, 0)));
         for (pod, since) in pods {

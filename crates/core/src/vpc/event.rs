@@ -59,7 +59,7 @@ pub enum Event {
     NoMembers,
     /// Who we are, where something says so; or why that cannot be an id.
     Identity(Option<Result<ClusterId, Invalid>>),
-    /// What tells us from another cluster that claims our id.
+    /// What distinguishes us from another cluster that claims our id.
     Uid(String),
     /// A broker is about to be listed; the exchange has this namespace there.
     Joining(String),

@@ -21,7 +21,7 @@ use crate::room::Change;
 pub struct Member {
     /// The id.
     pub cluster: ClusterId,
-    /// What tells the claimant from another.
+    /// What distinguishes the claimant from another.
     pub uid: String,
 }
 

@@ -34,7 +34,7 @@ pub fn health(report: NodeReport, since: i64, now: i64, grace: i64) -> NodeHealt
     }
 }
 
-/// Follows nodes, and knows when to look at the silent ones again.
+/// Follows nodes, and says when to look at the silent ones again.
 #[derive(Debug, Clone, Default)]
 pub struct Nodes {
     /// In seconds.

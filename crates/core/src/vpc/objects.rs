@@ -1,4 +1,4 @@
-//! What the watches saw, in our words: the few facts of each object that decisions rest on.
+//! What the watches saw, the few facts of each object that decisions rest on.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -26,7 +26,7 @@ pub struct Tunnel {
     pub finalizers: Vec<String>,
     /// Whether its owner gave up on cleaning (`causeway/abandon: "true"`).
     pub abandon: bool,
-    /// What it asks for, or why that cannot be understood.
+    /// Its spec, or why that cannot be understood.
     pub spec: Result<TunnelSpec, String>,
     /// What it says of itself now.
     pub status: TunnelStatus,
@@ -123,7 +123,7 @@ pub struct GatewayPod {
     pub lan: Option<Ipv4Addr>,
     /// Its outside addresses by network provider.
     pub external: BTreeMap<String, Ipv4Addr>,
-    /// The VPC's router as the pod knows it.
+    /// The VPC's router as the pod's annotation has it.
     pub router: Option<Ipv4Addr>,
     /// The VPC it is in.
     pub vpc: Option<String>,

@@ -18,7 +18,7 @@ pub struct Outcome {
     pub pod_uid: String,
     /// The state's revision that the work was compiled from.
     pub revision: u64,
-    /// What is there now, or why nobody knows.
+    /// What is there now, or why that is not known.
     pub result: Result<Visit, Trouble>,
 }
 
@@ -31,7 +31,7 @@ pub struct Visit {
     pub holding: Holding,
     /// Whether ARP is off on the underlay link, as kube-ovn 1.12 leaves it until the first EIP.
     pub arp_off: bool,
-    /// Tunnels whose segment size rule could not be made, and why: they work all the same.
+    /// Tunnels whose segment size rule could not be made, and why: they work anyway.
     pub unclamped: BTreeMap<ObjectKey, String>,
     /// Whether the gateway refused the one segment size rule for all tunnels, and each has its own.
     pub clamps_each: bool,
@@ -244,7 +244,7 @@ fn in_words<'a>(actions: impl Iterator<Item = &'a Action>) -> Option<String> {
 
 /// What an outcome says of one tunnel.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Word<'a> {
+pub struct Finding<'a> {
     pod_uid: &'a str,
     tunnel: Result<Option<&'a (TunnelWant, Option<Trouble>)>, &'a Trouble>,
     held: bool,
@@ -254,9 +254,9 @@ pub struct Word<'a> {
 
 impl Outcome {
     /// What it says of one tunnel: the part whose change concerns that tunnel.
-    pub fn of(&self, key: &ObjectKey) -> Word<'_> {
+    pub fn of(&self, key: &ObjectKey) -> Finding<'_> {
         let visit = self.result.as_ref();
-        Word {
+        Finding {
             pod_uid: &self.pod_uid,
             tunnel: visit.map(|visit| visit.tunnels.get(key)),
             held: visit.is_ok_and(|visit| visit.holding.includes(key)),

@@ -61,7 +61,7 @@ impl Plan {
         self.steps.is_empty()
     }
 
-    /// Whether it asks for anything that an earlier one did not: then what that one was made from has
+    /// Whether it does anything that an earlier one did not: then what that one was made from has
     /// changed meanwhile.
     pub fn has_news_since(&self, earlier: &Self) -> bool {
         let known: HashSet<&Step> = earlier.steps.iter().collect();

@@ -1,4 +1,4 @@
-//! All that the room knows, and what each event touches.
+//! All that is known, and what each event touches.
 //!
 //! The loop feeds events to [`State::apply`] and queues the scopes it returns. Invariant: when `compile` of
 //! a scope differs before and after an event, that scope is among those returned, so nothing else ever has

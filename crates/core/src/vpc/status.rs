@@ -155,7 +155,7 @@ fn fill(
     status.internal_ip = Some(want.local.to_string());
     status.remote_ip = Some(want.remote.to_string());
     status.interface_addr = Some(want.address.to_string());
-    status.kind = Some(want.kind.word().into());
+    status.kind = Some(want.kind.as_str().into());
     status.gateway = Some(gateway.to_string());
     status.globalnet = state.own.globalnet().map(|range| range.to_string());
     status.remote_globalnet = Some(want.remote_range.to_string());
@@ -167,7 +167,7 @@ fn up_sentence(state: &State, want: &TunnelWant, gateway: &GatewayName) -> Strin
     let EgressRange { first, last } = want.egress;
     let mut text = format!(
         "{} leads to {} through {} at {}; sources appear there as {first} to {last}",
-        want.kind.word(),
+        want.kind.as_str(),
         want.remote_range,
         gateway,
         want.remote

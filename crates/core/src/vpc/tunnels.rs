@@ -10,11 +10,11 @@ use crate::room::Change;
 /// The tunnels and their indexes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tunnels {
-    /// Whether they were listed once: until then nobody knows what a gateway should not hold.
+    /// Whether they were listed once: until then it is not known what a gateway should not hold.
     listed: bool,
     all: BTreeMap<ObjectKey, Tunnel>,
-    /// The revision at which what a tunnel asks for was last seen to change.
-    asked: BTreeMap<ObjectKey, u64>,
+    /// The revision at which a tunnel's spec, or its deletion, was last seen to change.
+    changed: BTreeMap<ObjectKey, u64>,
     by_gateway: Groups<GatewayName, ObjectKey>,
     by_peer: Groups<Peer, ObjectKey>,
     /// Those that cannot be understood and are not being deleted.
@@ -30,8 +30,8 @@ pub(super) struct Difference {
     pub(super) key: ObjectKey,
     pub(super) old: Option<Tunnel>,
     pub(super) new: Option<Tunnel>,
-    /// Whether what it asks for differs; a status or finalizer write, most often our own, changes nothing.
-    pub(super) asks: bool,
+    /// Whether its spec or its deletion does; a status or finalizer write, most often our own, is no such change.
+    pub(super) in_spec: bool,
 }
 
 impl Tunnels {
@@ -48,9 +48,9 @@ impl Tunnels {
         self.all.get(key)
     }
 
-    /// The revision at which what a tunnel asks for was last seen to change.
-    pub(super) fn asked(&self, key: &ObjectKey) -> u64 {
-        self.asked.get(key).copied().unwrap_or(0)
+    /// The revision at which a tunnel's spec, or its deletion, was last seen to change.
+    pub(super) fn changed_at(&self, key: &ObjectKey) -> u64 {
+        self.changed.get(key).copied().unwrap_or(0)
     }
 
     /// The gateways that tunnels name.
@@ -68,7 +68,7 @@ impl Tunnels {
         self.by_peer.of(peer)
     }
 
-    /// The tunnels whose text makes no sense; what they have stays.
+    /// The tunnels whose spec makes no sense; what they have stays.
     pub(super) fn unreadable(&self) -> &BTreeSet<ObjectKey> {
         &self.unreadable
     }
@@ -94,13 +94,13 @@ impl Tunnels {
             if let Some(tunnel) = &new {
                 self.index(tunnel, true);
             }
-            let asks = old.as_ref().map(asks) != new.as_ref().map(asks);
+            let in_spec = old.as_ref().map(intent) != new.as_ref().map(intent);
             match &new {
-                Some(_) if asks => drop(self.asked.insert(key.clone(), revision)),
+                Some(_) if in_spec => drop(self.changed.insert(key.clone(), revision)),
                 Some(_) => {}
-                None => drop(self.asked.remove(&key)),
+                None => drop(self.changed.remove(&key)),
             }
-            differences.push(Difference { key, old, new, asks });
+            differences.push(Difference { key, old, new, in_spec });
         }
         differences
     }
@@ -126,8 +126,8 @@ fn put<K: Ord + Clone>(index: &mut Groups<K, ObjectKey>, under: &K, key: &Object
     if present { index.insert(under, key.clone()) } else { index.remove(under, key) }
 }
 
-/// What a tunnel asks for.
-fn asks(tunnel: &Tunnel) -> impl PartialEq + use<'_> {
+/// What people decide of a tunnel: which object it is, its spec, and whether it should go.
+fn intent(tunnel: &Tunnel) -> impl PartialEq + use<'_> {
     (&tunnel.uid, &tunnel.spec, tunnel.deleting, tunnel.created)
 }
 

@@ -21,8 +21,8 @@ pub enum TunnelKind {
 }
 
 impl TunnelKind {
-    /// The word for it in `spec.type` and in `ip link add … type`.
-    pub fn word(self) -> &'static str {
+    /// As in `spec.type` and in `ip link add … type`.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Vxlan { .. } => "vxlan",
             Self::Gre => "gre",

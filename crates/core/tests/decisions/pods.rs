@@ -113,7 +113,7 @@ fn one_that_is_not_ready_is_better_than_none() {
 #[test]
 fn what_the_former_pod_still_holds_is_swept_once_it_answers_again() {
     let mut world = two_replicas();
-    assert_eq!(to_sweep(&world), ["kube-system/abc"], "nobody knows what it holds");
+    assert_eq!(to_sweep(&world), ["kube-system/abc"], "what it holds is not known");
     swept(&mut world, "abc", Visit::default());
     assert_eq!(to_sweep(&world), Vec::<String>::new());
     world.tunnel("ns1/demo", |_| {});

@@ -44,7 +44,7 @@ fn forged(namespace: &str, name: &str, gateway: &str, cluster: &str) -> Event {
 }
 
 #[test]
-fn a_record_elsewhere_neither_turns_a_tunnel_nor_is_told_to_others() {
+fn a_record_elsewhere_neither_turns_a_tunnel_nor_is_exported() {
     let mut world = World::new();
     world.tunnel("ns1/demo", |_| {});
     world.state.apply(forged("a-team", "gw1-cluster2", "gw1", "cluster2"));
@@ -240,7 +240,7 @@ fn what_cannot_be_read_is_neither_used_nor_gone() {
 }
 
 #[test]
-fn a_late_word_of_a_former_broker_is_not_taken_for_all_that_there_is() {
+fn a_late_event_of_a_former_broker_is_not_taken_for_all_that_there_is() {
     let mut world = World::new();
     world.copy("cluster4/gw7", "172.50.16.41");
     let home = key("kube-system/gw1-cluster2");

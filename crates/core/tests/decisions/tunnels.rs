@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::world::{self, World, key};
-use causeway_core::vpc::exchange::{self, RecordTask};
-use causeway_core::vpc::objects::{Eip, Ends, NodeHealth, VpcGateway};
+use causeway_core::vpc::objects::{Ends, NodeHealth};
 use causeway_core::vpc::outcome::{judge, repairs};
 use causeway_core::vpc::status::{CLEANUP_BLOCKED, Finalizer, READY, ROUTED, SEGMENT_SIZE};
 use causeway_core::vpc::{
@@ -131,7 +130,7 @@ fn what_became_unreadable_keeps_what_it_has_and_says_so() {
 }
 
 #[test]
-fn a_peer_out_of_sight_leaves_the_tunnel_standing() {
+fn a_peer_that_vanished_leaves_the_tunnel_standing() {
     let mut world = World::new();
     world.tunnel("ns1/demo", |_| {});
     world.visit("gw1");
@@ -336,7 +335,7 @@ fn only_what_was_up_before_counts_as_drift() {
 }
 
 #[test]
-fn a_gateway_that_can_not_fit_segment_sizes_has_its_tunnels_up_and_says_so() {
+fn a_gateway_that_cannot_fit_segment_sizes_has_its_tunnels_up_and_says_so() {
     let mut world = World::new();
     world.tunnel("ns1/demo", |_| {});
     let want = world.want("gw1");

@@ -110,7 +110,7 @@ fn link() -> impl Strategy<Value = Link> {
     )
 }
 
-/// What the kernel tells two links of one kind apart by.
+/// What distinguishes two links of one kind for the kernel.
 fn identity(kind: &LinkKind) -> String {
     match kind {
         LinkKind::Vxlan { vni, port, .. } => format!("vxlan {vni} {port}"),

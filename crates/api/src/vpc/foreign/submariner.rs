@@ -36,7 +36,7 @@ pub struct ClusterSpec {
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterGlobalEgressIPSpec {
-    /// How many addresses are asked for.
+    /// How many addresses are requested.
     #[serde(rename = "numberOfIPs", skip_serializing_if = "Option::is_none")]
     pub number_of_ips: Option<i64>,
 }

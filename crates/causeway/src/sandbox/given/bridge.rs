@@ -25,7 +25,7 @@ use super::frames::{ANSWER, END, GO, REQUEST, RESIZE, STDERR, STDIN, STDOUT, rec
 /// How much of a stream is under way at once.
 const PIPE: usize = 64 * 1024;
 
-/// Listens where the stand-in is told to ask.
+/// Listens where the stand-in connects to.
 pub(super) fn listen(socket: &Path) -> anyhow::Result<UnixListener> {
     UnixListener::bind(socket).with_context(|| format!("cannot listen at {}", socket.display()))
 }
@@ -66,7 +66,7 @@ impl From<Wire> for ExecRequest {
     fn from(wire: Wire) -> ExecRequest {
         let Wire { namespace, pod, container, command, stdin, stdout, stderr, tty } = wire;
         let command = command.unwrap_or_default();
-        // A kubelet is not told.
+        // Who asked is not passed on to a kubelet.
         let user = String::new();
         ExecRequest { user, namespace, pod, container: Some(container), command, stdin, stdout, stderr, tty }
     }

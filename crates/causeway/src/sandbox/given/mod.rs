@@ -97,7 +97,7 @@ impl Given {
         accounts::apply(&self.client, include_str!("../../../../../deploy/broker.yaml")).await
     }
 
-    /// What a member is told about this broker: Submariner makes an account for each.
+    /// What a member gets to know of this broker: Submariner makes an account for each.
     pub(super) async fn access(&self, member: &str, namespace: &str) -> anyhow::Result<BrokerAccess> {
         let name = format!("cluster-{member}");
         accounts::create(&self.client, namespace, &name).await?;

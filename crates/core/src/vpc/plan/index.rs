@@ -1,4 +1,4 @@
-//! A gateway's links and routes by what the planner asks for them, so that a plan takes time in proportion to them.
+//! A gateway's links and routes by what the planner looks them up by, so that a plan takes time in proportion to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -7,7 +7,7 @@ use super::super::have::{Have, Link, LinkKind, Route};
 use super::super::want::{TunnelKind, TunnelWant, Want};
 use crate::names::{Cidr, ObjectKey};
 
-/// What the kernel tells two tunnel links apart by.
+/// What distinguishes two tunnel links for the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Identity {
     Vxlan(u32, u16),

@@ -18,7 +18,7 @@ impl State {
         // Until they are listed nothing is done to any gateway.
         let mut anywhere = !self.tunnels.listed() && matches!(event, Change::Reset(_));
         for difference in self.tunnels.take(event, self.revision) {
-            if difference.asks {
+            if difference.in_spec {
                 for tunnel in [&difference.old, &difference.new].into_iter().flatten() {
                     anywhere |= tunnel.spec.is_err();
                     // A deletion waits for a look at each of them.

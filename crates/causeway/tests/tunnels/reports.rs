@@ -1,4 +1,4 @@
-//! What people are told of a tunnel: `kubectl get`, its status, `causeway status`, records and routes.
+//! What people see of a tunnel: `kubectl get`, its status, `causeway status`, records and routes.
 
 use causeway_api::vpc::GatewayExIp;
 use kube::ResourceExt;
@@ -13,7 +13,7 @@ fn words(line: &str) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn one_line_of_kubectl_tells_that_it_is_up_through_which_gateway_and_to_where() {
+async fn one_line_of_kubectl_shows_that_it_is_up_through_which_gateway_and_to_where() {
     let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
     assert!(one.causeway(&["status"]).await.ok().contains("no tunnels"));
