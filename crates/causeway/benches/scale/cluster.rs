@@ -1,4 +1,4 @@
-//! A cluster with gateways and imported records, on the API server in this process.
+//! A cluster with gateways and imported records, on the API server in this process or on a real one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -9,26 +9,31 @@ use anyhow::{Context, bail};
 use causeway_api::vpc::{GatewayExIp, VpcNatTunnel};
 use causeway_apiserver::{Config, Exec, RequestCount, Server};
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::core::GroupVersionKind;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::{Duration, sleep};
 
+use crate::apply;
 use crate::objects::{self, NAMESPACE, SYSTEM};
+use crate::real::{self, Real};
 use crate::shape::{self, Shape};
 
 /// Writes under way at once: as fast as the server takes them.
 const HANDS: usize = 32;
 
-/// The cluster; it ends with this value.
+/// The cluster. One on a real server is to be ended; what it held is taken away at the latest by the next.
 pub(crate) struct Cluster {
-    server: Server,
+    server: ApiServer,
     client: Client,
     kubeconfig: PathBuf,
     shape: Shape,
+}
+
+enum ApiServer {
+    Embedded(Server),
+    Real(Real),
 }
 
 /// How often the controller asked for what, and with which outcome.
@@ -71,51 +76,76 @@ impl Requests {
 }
 
 impl Cluster {
-    /// Starts the server and fills it with what kube-ovn and the exchange would have put there. Its kubeconfig
-    /// is in the folder.
+    /// Fills a server with what kube-ovn and the exchange would have put there. The controller's kubeconfig is in
+    /// the folder.
     pub(crate) async fn start(exec: Arc<dyn Exec>, folder: &Path, shape: Shape) -> anyhow::Result<Cluster> {
+        let cluster = match real::given() {
+            Some(file) => Cluster::on_real(&file, exec, folder, shape).await?,
+            None => Cluster::embedded(exec, folder, shape).await?,
+        };
+        cluster.fill().await?;
+        Ok(cluster)
+    }
+
+    async fn embedded(exec: Arc<dyn Exec>, folder: &Path, shape: Shape) -> anyhow::Result<Cluster> {
         // Watches that begin in the past remember every tunnel's changes.
         let config = Config { name: "c1".into(), exec: Some(exec), history: 100_000, ..Config::default() };
         let server = Server::start(config).await?;
         let kubeconfig = folder.join("kubeconfig");
         server.write_kubeconfig(&kubeconfig)?;
         let client = Client::new(server.router(), "default");
-        let cluster = Cluster { server, client, kubeconfig, shape };
-        let crds = Api::<CustomResourceDefinition>::all(cluster.client.clone());
-        for crd in causeway_api::crds().into_iter().chain(causeway_api::vpc::foreign::crds()) {
-            crds.create(&PostParams::default(), &crd).await.with_context(|| crd.name_any())?;
+        Ok(Cluster { server: ApiServer::Embedded(server), client, kubeconfig, shape })
+    }
+
+    async fn on_real(
+        file: &Path,
+        exec: Arc<dyn Exec>,
+        folder: &Path,
+        shape: Shape,
+    ) -> anyhow::Result<Cluster> {
+        let what = || format!("the API server of {}", file.display());
+        let real = Real::prepare(file, exec, folder).await.with_context(what)?;
+        let (client, kubeconfig) = (real.client.clone(), real.kubeconfig.clone());
+        Ok(Cluster { server: ApiServer::Real(real), client, kubeconfig, shape })
+    }
+
+    async fn fill(&self) -> anyhow::Result<()> {
+        let definitions = causeway_api::crds().into_iter().chain(causeway_api::vpc::foreign::crds());
+        apply::crds(&self.client, definitions.collect()).await?;
+        apply::one(&self.client, objects::namespace()).await?;
+        let kubelet = match &self.server {
+            ApiServer::Embedded(_) => None,
+            ApiServer::Real(real) => Some(real.kubelet_port()),
+        };
+        let put = |object| async { apply::one(&self.client, object).await.map(drop) };
+        stream::iter(objects::all(self.shape, kubelet)).map(Ok).try_for_each_concurrent(HANDS, put).await
+    }
+
+    /// Takes everything away. Whoever used it has ended.
+    pub(crate) async fn end(self) -> anyhow::Result<()> {
+        match self.server {
+            ApiServer::Embedded(_) => Ok(()),
+            ApiServer::Real(real) => real.end().await,
         }
-        for object in objects::all(shape) {
-            cluster.put(&object).await.with_context(|| object.to_string())?;
+    }
+
+    /// Where the controller keeps a lease, if it shall have one.
+    pub(crate) fn lease_namespace(&self) -> Option<&'static str> {
+        match self.server {
+            ApiServer::Embedded(_) => None,
+            ApiServer::Real(_) => Some(Real::lease_namespace()),
         }
-        Ok(cluster)
     }
 
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    async fn put(&self, object: &Value) -> anyhow::Result<()> {
-        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        let (group, version) = text("/apiVersion").split_once('/').unwrap_or(("", text("/apiVersion")));
-        let gvk = GroupVersionKind::gvk(group, version, text("/kind"));
-        let resource = match text("/kind") {
-            "VpcNatGateway" => ApiResource::from_gvk_with_plural(&gvk, "vpc-nat-gateways"),
-            _ => ApiResource::from_gvk(&gvk),
-        };
-        let api = match text("/metadata/namespace") {
-            "" => Api::<DynamicObject>::all_with(self.client.clone(), &resource),
-            namespace => Api::namespaced_with(self.client.clone(), namespace, &resource),
-        };
-        api.create(&PostParams::default(), &serde_json::from_value(object.clone())?).await?;
-        if let Some(status) = object.get("status") {
-            let patch = Patch::Merge(json!({"status": status}));
-            api.patch_status(text("/metadata/name"), &PatchParams::default(), &patch).await?;
-        }
-        Ok(())
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
     }
 
-    fn tunnels(&self) -> Api<VpcNatTunnel> {
+    pub(crate) fn tunnels(&self) -> Api<VpcNatTunnel> {
         Api::namespaced(self.client.clone(), NAMESPACE)
     }
 
@@ -213,21 +243,27 @@ impl Cluster {
     }
 
     /// What the controller asked for so far: everything but our own writes of tunnels.
-    pub(crate) fn requests(&self) -> Requests {
+    pub(crate) async fn requests(&self) -> anyhow::Result<Requests> {
         let ours = |count: &RequestCount| {
             count.resource == "vpcnattunnels"
                 && matches!(count.verb.as_str(), "create" | "delete" | "list" | "watch")
         };
-        let named = |count: RequestCount| {
-            let RequestCount { verb, resource, subresource, code, count } = count;
-            let slash = if subresource.is_empty() { "" } else { "/" };
-            ((format!("{verb} {resource}{slash}{subresource}"), code), count)
+        let all = match &self.server {
+            ApiServer::Embedded(server) => server.requests(),
+            ApiServer::Real(real) => real.requests().await?,
         };
-        Requests(self.server.requests().into_iter().filter(|count| !ours(count)).map(named).collect())
+        let mut requests = Requests::default();
+        for RequestCount { verb, resource, subresource, code, count } in
+            all.into_iter().filter(|count| !ours(count))
+        {
+            let slash = if subresource.is_empty() { "" } else { "/" };
+            *requests.0.entry((format!("{verb} {resource}{slash}{subresource}"), code)).or_default() += count;
+        }
+        Ok(requests)
     }
 }
 
-fn is_ready(tunnel: &VpcNatTunnel) -> bool {
+pub(crate) fn is_ready(tunnel: &VpcNatTunnel) -> bool {
     let conditions = tunnel.status.iter().flat_map(|status| &status.conditions);
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }

@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use crate::cluster::Cluster;
 use crate::cost;
 
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -22,17 +23,21 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Starts it as a deployment would, but for the lease and the broker; `BENCH_CONTROLLER` may name another
-    /// program than the one that was built with this.
-    pub(crate) fn start(kubeconfig: &Path, folder: &Path) -> anyhow::Result<Controller> {
+    /// Starts it as a deployment would, but for the broker, and on the embedded server for the lease;
+    /// `BENCH_CONTROLLER` may name another program than the one that was built with this.
+    pub(crate) fn start(cluster: &Cluster, folder: &Path) -> anyhow::Result<Controller> {
         let log = folder.join("controller.log");
         let usual = || env!("CARGO_BIN_EXE_causeway").into();
         let mut command = Command::new(std::env::var_os("BENCH_CONTROLLER").unwrap_or_else(usual));
-        command.arg("controller").arg("--kubeconfig").arg(kubeconfig);
+        command.arg("controller").arg("--kubeconfig").arg(cluster.kubeconfig());
         command.args(["--cluster-id", "c1", "--globalnet-cidr", "242.0.0.0/16"]);
         let egress: Vec<String> = (1..=8).map(|host| format!("242.0.0.{host}")).collect();
         command.args(["--egress-ips", &egress.join(",")]);
-        command.args(["--no-leader-election", "--listen", "127.0.0.1:0", "--exit-with-parent"]);
+        match cluster.lease_namespace() {
+            Some(namespace) => command.args(["--lease-namespace", namespace]),
+            None => command.arg("--no-leader-election"),
+        };
+        command.args(["--listen", "127.0.0.1:0", "--exit-with-parent"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?).kill_on_drop(true);
         let child = command.spawn().context("cannot start the controller")?;
         Ok(Controller { child, log })

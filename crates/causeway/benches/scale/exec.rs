@@ -17,6 +17,17 @@ use crate::shape;
 pub(crate) struct GatewayExec {
     gateways: Arc<Gateways>,
     clock: Mutex<Clock>,
+    ran: Mutex<Vec<Ran>>,
+}
+
+/// A command that a gateway ran, a monitor as far as its first word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ran {
+    pub(crate) gateway: usize,
+    pub(crate) kind: Kind,
+    pub(crate) start: Instant,
+    /// When it printed last: after that it only waits for its reader.
+    pub(crate) last: Instant,
 }
 
 /// Of the commands that end by themselves, so of all but the monitors.
@@ -54,7 +65,7 @@ impl Kind {
 
 impl GatewayExec {
     pub(crate) fn new(gateways: Arc<Gateways>) -> GatewayExec {
-        GatewayExec { gateways, clock: Mutex::default() }
+        GatewayExec { gateways, clock: Mutex::default(), ran: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Clock> {
@@ -64,6 +75,16 @@ impl GatewayExec {
     /// What ran so far.
     pub(crate) fn clock(&self) -> Clock {
         *self.lock()
+    }
+
+    /// What a gateway ran so far, in the order of their last words.
+    pub(crate) fn ran(&self, gateway: usize) -> Vec<Ran> {
+        let ran = self.ran.lock().unwrap_or_else(PoisonError::into_inner);
+        ran.iter().filter(|ran| ran.gateway == gateway).copied().collect()
+    }
+
+    fn note(&self, ran: Ran) {
+        self.ran.lock().unwrap_or_else(PoisonError::into_inner).push(ran);
     }
 
     /// Whether any but the monitors is running.
@@ -88,10 +109,10 @@ impl GatewayExec {
         io: ExecIo,
         kept: Option<&mut Vec<u8>>,
     ) -> ExecEnd {
-        let timed = Kind::of(request) != Kind::Monitor;
+        let (kind, gateway) = (Kind::of(request), shape::gateway_of(&request.pod).unwrap_or_default());
         let mut running =
-            Running { exec: timed.then_some(self), start: Instant::now(), last: None, printed: 0 };
-        if timed {
+            Running { exec: self, gateway, kind, start: Instant::now(), last: None, printed: 0 };
+        if kind != Kind::Monitor {
             self.lock().running += 1;
         }
         match self.spawn(request) {
@@ -105,19 +126,40 @@ impl GatewayExec {
 
 /// A command under way. It is also over when whoever asked for it has gone.
 struct Running<'a> {
-    exec: Option<&'a GatewayExec>,
+    exec: &'a GatewayExec,
+    gateway: usize,
+    kind: Kind,
     start: Instant,
     last: Option<Instant>,
     printed: usize,
 }
 
+impl Running<'_> {
+    fn printed(&mut self, count: usize) {
+        let now = Instant::now();
+        if self.kind == Kind::Monitor && self.printed == 0 {
+            self.note(now);
+        }
+        self.last = Some(now);
+        self.printed += count;
+    }
+
+    fn note(&self, last: Instant) {
+        self.exec.note(Ran { gateway: self.gateway, kind: self.kind, start: self.start, last });
+    }
+}
+
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let Some(exec) = self.exec else { return };
-        let mut clock = exec.lock();
+        if self.kind == Kind::Monitor {
+            return;
+        }
+        let last = self.last.unwrap_or_else(Instant::now);
+        self.note(last);
+        let mut clock = self.exec.lock();
         clock.running -= 1;
         clock.ended += 1;
-        clock.time += self.last.unwrap_or_else(Instant::now) - self.start;
+        clock.time += last - self.start;
         clock.printed += self.printed;
     }
 }
@@ -177,8 +219,7 @@ async fn pass_on(
         if count == 0 {
             return Ok(());
         }
-        running.last = Some(Instant::now());
-        running.printed += count;
+        running.printed(count);
         if let Some(kept) = kept.as_deref_mut() {
             kept.extend_from_slice(&buffer[..count]);
         }

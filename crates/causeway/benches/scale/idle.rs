@@ -33,7 +33,7 @@ async fn measure(size: usize) -> anyhow::Result<()> {
     let pretend = Arc::new(Pretend::new(gateways.clone()));
     let shape = Shape { gateways: size, peers: 1 };
     let cluster = Cluster::start(pretend.clone(), gateways.folder(), shape).await?;
-    let mut controller = Controller::start(cluster.kubeconfig(), gateways.folder())?;
+    let mut controller = Controller::start(&cluster, gateways.folder())?;
     timeout(PATIENCE, cluster.published()).await.context("the gateways' records")??;
     timed(&mut controller, cluster.create(0..1)).await.context("the real gateway")?;
     let rehearsed = async {
@@ -43,16 +43,17 @@ async fn measure(size: usize) -> anyhow::Result<()> {
     };
     timeout(PATIENCE, rehearsed).await.context("the real gateway was not built")?;
     let up = timed(&mut controller, cluster.create(1..size)).await.context("the others")?;
-    timeout(PATIENCE, at_rest(&cluster)).await.context("the controller does not come to rest")?;
+    timeout(PATIENCE, at_rest(&cluster)).await.context("the controller does not come to rest")??;
 
-    let (requests, cpu, beats) = (cluster.requests(), controller.cpu()?, pretend.beats());
+    let (requests, cpu, beats) = (cluster.requests().await?, controller.cpu()?, pretend.beats());
     let start = Instant::now();
     sleep(MINUTE).await;
     let (elapsed, cpu) = (start.elapsed(), controller.cpu()? - cpu);
-    let (asked, beats) = (cluster.requests().since(&requests), pretend.beats() - beats);
+    let (asked, beats) = (cluster.requests().await?.since(&requests), pretend.beats() - beats);
     let resident = controller.resident_mib()?;
     ensure!(asked.all() == asked.execs(), "it was not idle: {:?}", asked.kinds());
     controller.end().await?;
+    cluster.end().await?;
 
     let percent = 100.0 * cpu.as_secs_f64() / elapsed.as_secs_f64();
     let mut out = std::io::stdout().lock();
@@ -77,13 +78,13 @@ async fn measure(size: usize) -> anyhow::Result<()> {
 }
 
 /// Waits until nothing but commands is asked for.
-async fn at_rest(cluster: &Cluster) {
+async fn at_rest(cluster: &Cluster) -> anyhow::Result<()> {
     loop {
-        let before = cluster.requests();
+        let before = cluster.requests().await?;
         sleep(Duration::from_secs(5)).await;
-        let asked = cluster.requests().since(&before);
+        let asked = cluster.requests().await?.since(&before);
         if asked.all() == asked.execs() {
-            return;
+            return Ok(());
         }
     }
 }

@@ -7,6 +7,7 @@ use anyhow::Context;
 
 use crate::floor;
 use crate::gateways::Gateways;
+use crate::real;
 use crate::shape::Shape;
 use crate::stage::{Built, Stage};
 use crate::table::{Grid, met, seconds, sizes};
@@ -15,6 +16,7 @@ const SHAPE: Shape = Shape { gateways: 20, peers: 50 };
 const LARGE: usize = 1_000;
 /// For the large size.
 const AIM: Duration = Duration::from_secs(15);
+const AIM_ON_REAL: Duration = Duration::from_secs(20);
 const AIM_MIB: f64 = 113.0;
 
 /// Measures and prints.
@@ -36,7 +38,7 @@ async fn measure(size: usize) -> anyhow::Result<(Built, Duration)> {
     let mut stage = Stage::set(Gateways::create(SHAPE.gateways)?, SHAPE).await?;
     let built = stage.build(size).await?;
     let down = stage.clear(size).await?;
-    stage.controller.end().await?;
+    stage.end().await?;
     Ok((built, down))
 }
 
@@ -73,8 +75,9 @@ fn print(rows: &[(Built, Duration)]) -> anyhow::Result<()> {
         SHAPE.gateways, SHAPE.peers
     ))?;
     let mut out = std::io::stdout().lock();
+    let aim = if real::given().is_some() { AIM_ON_REAL } else { AIM };
     for (built, _) in rows.iter().filter(|(built, _)| built.size == LARGE) {
-        writeln!(out, "{LARGE} ready within {} s: {}", AIM.as_secs(), met(built.up <= AIM))?;
+        writeln!(out, "{LARGE} ready within {} s: {}", aim.as_secs(), met(built.up <= aim))?;
         writeln!(out, "{LARGE} within {AIM_MIB} MiB: {}", met(built.peak_mib <= AIM_MIB))?;
     }
     for (built, _) in rows {

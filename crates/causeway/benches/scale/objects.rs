@@ -8,6 +8,8 @@ use crate::shape::{self, Shape, UNDERLAY};
 pub(crate) const NAMESPACE: &str = "ns1";
 /// Where gateways and records are.
 pub(crate) const SYSTEM: &str = "kube-system";
+/// On all that is put into the cluster, so that it is found again.
+pub(crate) const LABEL: &str = "bench.causeway/object";
 const PROVIDER: &str = "ovn-vpc-external-network.kube-system";
 
 /// A tunnel, as a person declares it.
@@ -17,7 +19,9 @@ pub(crate) fn tunnel(number: usize, shape: Shape) -> Value {
         "apiVersion": "kubeovn.ustc.io/v1", "kind": "VpcNatTunnel",
         "metadata": {
             "name": shape::name(number), "namespace": NAMESPACE,
-            "labels": {"vid": shape::vni(number).to_string(), "vx-port": shape::PORT.to_string()},
+            "labels": {
+                "vid": shape::vni(number).to_string(), "vx-port": shape::PORT.to_string(), LABEL: "",
+            },
         },
         "spec": {
             "type": "vxlan", "clusterId": format!("p{peer}"), "gatewayName": "gw",
@@ -26,14 +30,23 @@ pub(crate) fn tunnel(number: usize, shape: Shape) -> Value {
     })
 }
 
-/// Everything but the tunnels.
-pub(crate) fn all(shape: Shape) -> Vec<Value> {
+/// Where the tunnels are.
+pub(crate) fn namespace() -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+}
+
+/// Everything but the tunnels and their namespace. A real server reaches the node's kubelet at the port.
+pub(crate) fn all(shape: Shape, kubelet: Option<u16>) -> Vec<Value> {
+    let mut node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "node1"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    if let Some(port) = kubelet {
+        node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "127.0.0.1"}]);
+        node["status"]["daemonEndpoints"] = json!({"kubeletEndpoint": {"Port": port}});
+    }
     let mut all = vec![
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
-        json!({
-            "apiVersion": "v1", "kind": "Node", "metadata": {"name": "node1"},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-        }),
+        node,
         json!({
             "apiVersion": "kubeovn.io/v1", "kind": "Subnet",
             "metadata": {"name": "ovn-vpc-external-network"},
@@ -44,6 +57,9 @@ pub(crate) fn all(shape: Shape) -> Vec<Value> {
     ];
     all.extend((1..=shape.gateways).flat_map(|number| gateway(number, shape.peers)));
     all.extend((1..=shape.peers).map(record));
+    for object in &mut all {
+        object["metadata"]["labels"][LABEL] = json!("");
+    }
     all
 }
 

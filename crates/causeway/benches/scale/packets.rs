@@ -71,8 +71,7 @@ impl Path {
         let mut stage = Stage::set(gateways, Shape { gateways: 1, peers: tunnels }).await?;
         stage.build(tunnels).await?;
         // What was built stays, and nobody looks at it while packets are counted.
-        stage.controller.end().await?;
-        let gateways = stage.gateways;
+        let gateways = stage.end().await?;
         let peer = last_peer(&gateways.all()[0], tunnels)?;
         let clamps = gateways.all()[0].sh(
             "{ iptables-legacy -t mangle -S FORWARD; iptables-nft -t mangle -S FORWARD; } 2>/dev/null \

@@ -53,24 +53,24 @@ impl Stage {
         let gateways = Arc::new(gateways);
         let exec = Arc::new(GatewayExec::new(gateways.clone()));
         let cluster = Cluster::start(exec.clone(), gateways.folder(), shape).await?;
-        let controller = Controller::start(cluster.kubeconfig(), gateways.folder())?;
+        let controller = Controller::start(&cluster, gateways.folder())?;
         let stage = Stage { gateways, exec, cluster, controller };
         timeout(PATIENCE, stage.cluster.published()).await.context("the gateways' records")??;
-        stage.idle().await;
+        stage.idle().await?;
         Ok(stage)
     }
 
     /// Creates tunnels until all are ready, and sees that the kernels have them.
     pub(crate) async fn build(&mut self, size: usize) -> anyhow::Result<Built> {
-        let (before, cpu, clock) = (self.cluster.requests(), self.controller.cpu()?, self.exec.clock());
+        let (before, cpu, clock) = (self.cluster.requests().await?, self.controller.cpu()?, self.exec.clock());
         let commands = cost::children()?;
         let up = timed(&mut self.controller, self.cluster.create(0..size)).await?;
-        let (asked, cpu_up) = (self.cluster.requests().since(&before), self.controller.cpu()? - cpu);
+        let (asked, cpu_up) = (self.cluster.requests().await?.since(&before), self.controller.cpu()? - cpu);
         let (commands_cpu, commands_time) =
             (cost::children()? - commands, self.exec.clock().time - clock.time);
         self.holds(size)?;
-        self.idle().await;
-        let (settled, cpu_settled) = (self.cluster.requests().since(&before), self.controller.cpu()? - cpu);
+        self.idle().await?;
+        let (settled, cpu_settled) = (self.cluster.requests().await?.since(&before), self.controller.cpu()? - cpu);
         let peak_mib = self.controller.peak_mib()?;
         Ok(Built { size, up, asked, cpu_up, settled, cpu_settled, commands_cpu, commands_time, peak_mib })
     }
@@ -80,6 +80,13 @@ impl Stage {
         let down = timed(&mut self.controller, self.cluster.delete(0..size)).await?;
         self.holds(0)?;
         Ok(down)
+    }
+
+    /// Ends the controller and takes everything away, but for what the gateways hold; gives those.
+    pub(crate) async fn end(self) -> anyhow::Result<Arc<Gateways>> {
+        self.controller.end().await?;
+        self.cluster.end().await?;
+        Ok(self.gateways)
     }
 
     fn holds(&self, tunnels: usize) -> anyhow::Result<()> {
@@ -92,12 +99,12 @@ impl Stage {
     }
 
     /// Waits until nobody asks the API server for anything and no command runs.
-    pub(crate) async fn idle(&self) {
+    pub(crate) async fn idle(&self) -> anyhow::Result<()> {
         let mut last: Option<Requests> = None;
         loop {
-            let now = self.cluster.requests();
+            let now = self.cluster.requests().await?;
             if last.as_ref() == Some(&now) && !self.exec.is_busy() {
-                return;
+                return Ok(());
             }
             last = Some(now);
             sleep(QUIET).await;
