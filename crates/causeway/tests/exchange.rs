@@ -1,9 +1,10 @@
 //! How clusters learn of each other's gateways, and what happens when they cannot.
 
+#[path = "exchange/ids.rs"]
+mod ids;
+#[path = "exchange/sources.rs"]
+mod sources;
 mod support;
-
-use std::path::Path;
-use std::process::Stdio;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -11,7 +12,7 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Po
 use kube::core::GroupVersionKind;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use support::tunnels::{NS, join, vxlan};
+use support::tunnels::{join, vxlan};
 use support::{Cluster, PATIENCE, Sandbox};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
@@ -338,190 +339,4 @@ async fn a_tunnel_whose_peer_vanished_keeps_its_link_and_says_so() {
     one.comes_to_reach(FAR).await;
     one.delete("lonely0").await;
     one.is_clean("gw1").await;
-}
-
-/// A controller of the test's own; it ends with the test.
-fn controller(cluster: &Cluster, log: &Path, flags: &[&str]) -> tokio::process::Child {
-    let log = std::fs::File::create(log).expect("a log");
-    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_causeway"));
-    command.arg("controller").arg("--kubeconfig").arg(cluster.controller_kubeconfig()).args(flags);
-    command.args(["--identity", "test", "--no-leader-election", "--listen", "127.0.0.1:0"]);
-    command.stdin(Stdio::null()).stdout(log.try_clone().expect("the log")).stderr(log).kill_on_drop(true);
-    command.spawn().expect("it starts")
-}
-
-#[tokio::test]
-async fn everything_that_submariner_says_can_be_given_by_flag() {
-    let sandbox = Sandbox::bare().await;
-    let (one, broker) = (sandbox.cluster(1).await, sandbox.broker().await);
-    one.controller().await;
-    sandbox.hold(&one).await;
-    discoveries(&one).delete("service-discovery", &DeleteParams::default()).await.expect("accepted");
-    for kind in ["clusters.submariner.io", "clusterglobalegressips.submariner.io"] {
-        one.kubectl(&["delete", kind, "--all", "-n", "submariner-operator"]).await.ok();
-    }
-    one.kubectl(&["delete", "gatewayexips", "--all", "-n", SYSTEM]).await.ok();
-
-    let log = sandbox.folder().join("logs").join("own-controller.log");
-    let file = broker.kubeconfig.display().to_string();
-    let mut child = controller(
-        &one,
-        &log,
-        &[
-            "--broker-kubeconfig",
-            &file,
-            "--cluster-id",
-            "cluster1",
-            "--globalnet-cidr",
-            "242.0.0.0/16",
-            "--egress-ips",
-            "242.0.0.5,242.0.0.6",
-        ],
-    );
-    says(&one, SYSTEM, "gw1-cluster1", Some("172.50.16.11")).await;
-    says(&one, SYSTEM, "gw1-cluster2", Some("172.50.16.21")).await;
-    one.create(&vxlan("flags0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
-    let status = one.up("flags0").await.status.expect("a status");
-    assert_eq!(status.globalnet_cidr.as_deref(), Some("242.0.0.0/16"));
-    assert_eq!(status.global_egress_ip, ["242.0.0.5", "242.0.0.6"]);
-    let rules = one.postrouting("gw1").await;
-    assert!(rules[0].contains("--to-source 242.0.0.5-242.0.0.6"), "{rules:?}");
-    let copy = broker.records(MEETING).get("gw1.cluster1").await.expect("our copy");
-    assert_eq!(copy.labels()["submariner-io/clusterID"], "cluster1");
-    one.kubectl(&["delete", "vpcnattunnel", "-n", NS, "flags0"]).await.ok();
-    child.kill().await.expect("it runs");
-}
-
-#[tokio::test]
-async fn two_clusters_with_one_id_both_say_so_and_fight_over_nothing() {
-    let sandbox = Sandbox::bare().await;
-    let (one, two, broker) = (sandbox.cluster(1).await, sandbox.cluster(2).await, sandbox.broker().await);
-    says(&broker, MEETING, "gw1.cluster1", Some("172.50.16.11")).await;
-    says(&one, SYSTEM, "gw1-cluster2", Some("172.50.16.21")).await;
-    one.create(&vxlan("first0", "gw1", "cluster2/gw1", "10.100.9.1/24")).await;
-    one.up("first0").await;
-    let version =
-        async || broker.records(MEETING).get("gw1.cluster1").await.expect("it stays").resource_version();
-    let (before, built) = (version().await, one.marked("gw1").await);
-
-    let goes_by = async |id: &str| {
-        let spec = json!({ "spec": { "clusterID": id } });
-        let patch = Patch::Merge(&spec);
-        discoveries(&two)
-            .patch("service-discovery", &PatchParams::default(), &patch)
-            .await
-            .expect("accepted");
-    };
-    goes_by("cluster1").await;
-    two.create(&vxlan("second0", "gw1", "cluster3/gw1", "10.100.9.1/24")).await;
-    for (cluster, tunnel) in [(&one, "first0"), (&two, "second0")] {
-        let sentence = cluster.down(tunnel, "ClusterIdTaken").await;
-        assert!(
-            sentence.contains("the id cluster1") && sentence.contains("causeway.cluster1."),
-            "{sentence}"
-        );
-    }
-    assert_eq!(version().await, before, "the first one's copy was left alone");
-    assert_eq!(one.marked("gw1").await, built, "what was built stays");
-
-    goes_by("cluster2").await;
-    one.up("first0").await;
-    says(&broker, MEETING, "gw1.cluster2", Some("172.50.16.21")).await;
-}
-
-#[tokio::test]
-async fn two_clusters_with_one_range_both_say_so() {
-    let sandbox = Sandbox::bare().await;
-    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
-    join(&one, &two, "vx0", "gw1", 0).await;
-    let range = r#"{"spec":{"global_cidr":["242.0.0.0/16"]}}"#;
-    let same = [
-        "patch",
-        "clusters.submariner.io",
-        "cluster2",
-        "-n",
-        "submariner-operator",
-        "--type=merge",
-        "-p",
-        range,
-    ];
-    two.kubectl(&same).await.ok();
-    for (cluster, other) in [(&one, "cluster2"), (&two, "cluster1")] {
-        let sentence = cluster.down("vx0", "RangeOverlap").await;
-        assert!(sentence.contains(other) && sentence.contains("242.0.0.0/16"), "{sentence}");
-    }
-}
-
-#[tokio::test]
-async fn a_claim_that_ran_out_is_nobodys_and_a_live_one_counts_until_it_is_gone() {
-    let sandbox = Sandbox::bare().await;
-    let (one, broker) = (sandbox.cluster(1).await, sandbox.broker().await);
-    says(&one, SYSTEM, "gw1-cluster2", Some("172.50.16.21")).await;
-    one.create(&vxlan("first0", "gw1", "cluster2/gw1", "10.100.9.1/24")).await;
-    one.up("first0").await;
-    let claim = async |name: &str, renewed: &str| {
-        let lease = json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": { "name": name, "namespace": MEETING, "labels": { "submariner-io/clusterID": "cluster1" } },
-            "spec": { "holderIdentity": "another", "leaseDurationSeconds": 360, "renewTime": renewed },
-        });
-        broker.apply(&lease.to_string()).await.ok();
-    };
-    claim("ran-out", "2020-01-01T00:00:00.000000Z").await;
-    claim("lives", "2099-01-01T00:00:00.000000Z").await;
-    let sentence = one.down("first0", "ClusterIdTaken").await;
-    assert!(sentence.contains("Lease lives"), "{sentence}");
-    broker.kubectl(&["delete", "lease", "-n", MEETING, "lives"]).await.ok();
-    // The one that ran out is still there.
-    one.up("first0").await;
-}
-
-#[tokio::test]
-async fn a_gateway_without_a_default_address_publishes_its_floating_one() {
-    let sandbox = Sandbox::bare().await;
-    let one = sandbox.cluster(1).await;
-    says(&one, SYSTEM, "gw2-cluster1", Some("172.50.16.12")).await;
-    let none =
-        ["patch", "vpc-nat-gateways", "gw2", "--type=merge", "-p", r#"{"spec":{"noDefaultEIP":true}}"#];
-    one.kubectl(&none).await.ok();
-    one.create(&vxlan("float0", "gw2", "cluster2/gw2", "10.100.9.1/24")).await;
-    let sentence = one.down("float0", "GatewayIncomplete").await;
-    assert!(sentence.contains("IptablesEIP"), "{sentence}");
-    let eip = json!({
-        "apiVersion": "kubeovn.io/v1", "kind": "IptablesEIP", "metadata": { "name": "eip2" },
-        "spec": { "natGwDp": "gw2" },
-    });
-    one.apply(&eip.to_string()).await.ok();
-    let status = r#"{"status":{"ip":"172.50.16.77","ready":true}}"#;
-    one.kubectl(&["patch", "iptables-eips", "eip2", "--subresource=status", "--type=merge", "-p", status])
-        .await
-        .ok();
-    says(&one, SYSTEM, "gw2-cluster1", Some("172.50.16.77")).await;
-    assert_eq!(one.up("float0").await.status.expect("a status").internal_ip.as_deref(), Some("172.50.16.77"));
-}
-
-#[tokio::test]
-async fn gateways_are_found_under_the_prefix_that_kube_ovn_is_configured_with() {
-    let sandbox = Sandbox::bare().await;
-    let one = sandbox.cluster(1).await;
-    let labels = json!({ "app": "edge-gw9", "ovn.kubernetes.io/vpc-nat-gw": "true" });
-    let set = json!({
-        "apiVersion": "apps/v1", "kind": "StatefulSet",
-        "metadata": { "name": "edge-gw9", "namespace": SYSTEM, "labels": labels },
-        "spec": {
-            "replicas": 0, "serviceName": "", "selector": { "matchLabels": labels },
-            "template": { "metadata": { "labels": labels }, "spec": { "containers": [{ "name": "vpc-nat-gw", "image": "x" }] } },
-        },
-    });
-    one.apply(&set.to_string()).await.ok();
-    one.create(&vxlan("edge0", "gw9", "cluster2/gw1", "10.100.9.1/24")).await;
-    one.create(&vxlan("known0", "gw1", "cluster2/gw1", "10.100.8.1/24")).await;
-    one.down("edge0", "GatewayNotFound").await;
-    one.up("known0").await;
-    let config =
-        ["create", "configmap", "ovn-vpc-nat-config", "-n", SYSTEM, "--from-literal=natGwNamePrefix=edge"];
-    one.kubectl(&config).await.ok();
-    one.down("edge0", "GatewayNotRunning").await;
-    // The sandbox's own gateways carry kube-ovn's annotation, so a prefix does not hide them.
-    one.up("known0").await;
 }
