@@ -66,7 +66,8 @@ async fn measure(size: usize, time: Duration) -> anyhow::Result<()> {
     }
     listened?;
     let cpu = stage.controller.cpu()? - cpu;
-    let (asked, ran) = (stage.cluster.requests().await?.since(&requests), stage.exec.clock().ended - ran.ended);
+    let (asked, ran) =
+        (stage.cluster.requests().await?.since(&requests), stage.exec.clock().ended - ran.ended);
     let resident = stage.controller.resident_mib()?;
     let all = stage.cluster.tunnels().list(&ListParams::default()).await?;
     let ready = all.iter().filter(|tunnel| is_ready(tunnel)).count();
@@ -87,7 +88,8 @@ async fn measure(size: usize, time: Duration) -> anyhow::Result<()> {
     for what in heard.left.iter().chain(&heard.said).take(10) {
         writeln!(out, "    {what}")?;
     }
-    let kinds: Vec<String> = asked.kinds().into_iter().map(|(what, count)| format!("{what} {count}")).collect();
+    let kinds: Vec<String> =
+        asked.kinds().into_iter().map(|(what, count)| format!("{what} {count}")).collect();
     let kinds = if kinds.is_empty() { "nothing".into() } else { kinds.join(", ") };
     writeln!(out, "  {} CPU s, {resident:.0} MiB, {ran} commands; asked for: {kinds}", seconds(cpu))?;
     Ok(())
@@ -161,7 +163,8 @@ impl Heard {
         let (Event::Apply(event) | Event::InitApply(event)) = event else { return None };
         let version = event.resource_version().unwrap_or_default();
         let before = self.events.insert(event.name_any(), version.clone());
-        let what = || event.regarding.as_ref().and_then(|regarding| regarding.name.clone()).unwrap_or_default();
+        let what =
+            || event.regarding.as_ref().and_then(|regarding| regarding.name.clone()).unwrap_or_default();
         let (reason, note) = (event.reason.as_deref(), event.note.as_deref());
         let said = || format!("{}: {} {}", what(), reason.unwrap_or_default(), note.unwrap_or_default());
         (before.as_ref() != Some(&version)).then(said)

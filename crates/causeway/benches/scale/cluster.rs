@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use causeway_api::vpc::{GatewayExIp, VpcNatTunnel};
 use causeway_apiserver::{Config, Exec, RequestCount, Server};
 use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
@@ -112,7 +113,7 @@ impl Cluster {
     async fn fill(&self) -> anyhow::Result<()> {
         let definitions = causeway_api::crds().into_iter().chain(causeway_api::vpc::foreign::crds());
         apply::crds(&self.client, definitions.collect()).await?;
-        apply::one(&self.client, objects::namespace()).await?;
+        apply::one(&self.client, objects::namespace(NAMESPACE)).await?;
         let kubelet = match &self.server {
             ApiServer::Embedded(_) => None,
             ApiServer::Real(real) => Some(real.kubelet_port()),
@@ -199,6 +200,28 @@ impl Cluster {
             Event::Init | Event::InitDone | Event::Delete(_) => false,
         })
         .await
+    }
+
+    /// Puts a new pod in place of a gateway's; it does not run yet.
+    pub(crate) async fn replace_pod(&self, gateway: usize) -> anyhow::Result<()> {
+        let (api, name) = (self.pods(), shape::pod(gateway));
+        api.delete(&name, &DeleteParams::default().grace_period(0)).await?;
+        while api.get_opt(&name).await?.is_some() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        api.create(&PostParams::default(), &serde_json::from_value(objects::pod(gateway))?).await?;
+        Ok(())
+    }
+
+    /// Says that a gateway's pod runs.
+    pub(crate) async fn run_pod(&self, gateway: usize) -> anyhow::Result<()> {
+        let running = Patch::Merge(json!({"status": {"phase": "Running"}}));
+        self.pods().patch_status(&shape::pod(gateway), &PatchParams::default(), &running).await?;
+        Ok(())
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), SYSTEM)
     }
 
     /// Deletes all tunnels as fast as possible and waits until they are gone.

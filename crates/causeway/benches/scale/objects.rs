@@ -30,9 +30,9 @@ pub(crate) fn tunnel(number: usize, shape: Shape) -> Value {
     })
 }
 
-/// Where the tunnels are.
-pub(crate) fn namespace() -> Value {
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+/// A namespace. It stays when everything else is taken away: only a controller manager could empty it.
+pub(crate) fn namespace(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
 /// Everything but the tunnels and their namespace. A real server reaches the node's kubelet at the port.
@@ -65,19 +65,13 @@ pub(crate) fn all(shape: Shape, kubelet: Option<u16>) -> Vec<Value> {
 
 /// A gateway with a VPC of its own, whose routes lead every peer's range to it.
 fn gateway(number: usize, peers: usize) -> Vec<Value> {
-    let (lan, external) = (shape::lan(number), shape::external(number));
-    let (name, vpc, workload) =
-        (format!("g{number}"), format!("vpc{number}"), format!("vpc-nat-gw-g{number}"));
-    let labels = json!({"app": workload, "ovn.kubernetes.io/vpc-nat-gw": "true"});
+    let (lan, name, vpc, workload) =
+        (shape::lan(number), format!("g{number}"), format!("vpc{number}"), workload(number));
     let route = |peer| json!({"cidr": shape::range(peer), "nextHopIP": lan, "policy": "policyDst"});
     let routes: Vec<Value> = (1..=peers).map(route).collect();
-    let container = json!({"name": "vpc-nat-gw", "image": "docker.io/kubeovn/vpc-nat-gateway:v1.12.22"});
-    let named = json!({"ovn.kubernetes.io/vpc_nat_gw": name, "ovn.kubernetes.io/logical_switch": vpc});
-    let mut annotations = named.clone();
-    annotations["ovn.kubernetes.io/ip_address"] = json!(lan);
-    annotations["ovn.kubernetes.io/gateway"] = json!(shape::inside(number, 1));
-    annotations["ovn.kubernetes.io/logical_router"] = json!(vpc);
-    annotations[format!("{PROVIDER}.kubernetes.io/ip_address")] = json!(external);
+    let labels = labels(number);
+    let mut running = pod(number);
+    running["status"] = json!({"phase": "Running"});
     vec![
         json!({
             "apiVersion": "kubeovn.io/v1", "kind": "Vpc", "metadata": {"name": vpc},
@@ -95,20 +89,51 @@ fn gateway(number: usize, peers: usize) -> Vec<Value> {
             "spec": {
                 "replicas": 1, "serviceName": "", "selector": {"matchLabels": labels},
                 "template": {
-                    "metadata": {"labels": labels, "annotations": named}, "spec": {"containers": [container]},
+                    "metadata": {"labels": labels, "annotations": annotations(number)},
+                    "spec": {"containers": [container()]},
                 },
             },
             "status": {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1},
         }),
-        json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {
-                "name": shape::pod(number), "namespace": SYSTEM, "labels": labels, "annotations": annotations,
-            },
-            "spec": {"nodeName": "node1", "containers": [container]},
-            "status": {"phase": "Running"},
-        }),
+        running,
     ]
+}
+
+/// A gateway's pod, before it runs.
+pub(crate) fn pod(number: usize) -> Value {
+    let mut labels = labels(number);
+    labels[LABEL] = json!("");
+    let mut annotations = annotations(number);
+    annotations["ovn.kubernetes.io/ip_address"] = json!(shape::lan(number));
+    annotations["ovn.kubernetes.io/gateway"] = json!(shape::inside(number, 1));
+    annotations["ovn.kubernetes.io/logical_router"] = json!(format!("vpc{number}"));
+    annotations[format!("{PROVIDER}.kubernetes.io/ip_address")] = json!(shape::external(number));
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": shape::pod(number), "namespace": SYSTEM, "labels": labels, "annotations": annotations,
+        },
+        "spec": {"nodeName": "node1", "containers": [container()]},
+    })
+}
+
+fn workload(gateway: usize) -> String {
+    format!("vpc-nat-gw-g{gateway}")
+}
+
+fn labels(gateway: usize) -> Value {
+    json!({"app": workload(gateway), "ovn.kubernetes.io/vpc-nat-gw": "true"})
+}
+
+fn annotations(gateway: usize) -> Value {
+    json!({
+        "ovn.kubernetes.io/vpc_nat_gw": format!("g{gateway}"),
+        "ovn.kubernetes.io/logical_switch": format!("vpc{gateway}"),
+    })
+}
+
+fn container() -> Value {
+    json!({"name": "vpc-nat-gw", "image": "docker.io/kubeovn/vpc-nat-gateway:v1.12.22"})
 }
 
 /// A peer's gateway, as the exchange brings it home.

@@ -62,7 +62,8 @@ impl Stage {
 
     /// Creates tunnels until all are ready, and sees that the kernels have them.
     pub(crate) async fn build(&mut self, size: usize) -> anyhow::Result<Built> {
-        let (before, cpu, clock) = (self.cluster.requests().await?, self.controller.cpu()?, self.exec.clock());
+        let (before, cpu, clock) =
+            (self.cluster.requests().await?, self.controller.cpu()?, self.exec.clock());
         let commands = cost::children()?;
         let up = timed(&mut self.controller, self.cluster.create(0..size)).await?;
         let (asked, cpu_up) = (self.cluster.requests().await?.since(&before), self.controller.cpu()? - cpu);
@@ -70,7 +71,8 @@ impl Stage {
             (cost::children()? - commands, self.exec.clock().time - clock.time);
         self.holds(size)?;
         self.idle().await?;
-        let (settled, cpu_settled) = (self.cluster.requests().await?.since(&before), self.controller.cpu()? - cpu);
+        let (settled, cpu_settled) =
+            (self.cluster.requests().await?.since(&before), self.controller.cpu()? - cpu);
         let peak_mib = self.controller.peak_mib()?;
         Ok(Built { size, up, asked, cpu_up, settled, cpu_settled, commands_cpu, commands_time, peak_mib })
     }

@@ -36,7 +36,10 @@ impl Kubelet {
         let program = std::env::var_os("CAUSEWAY_KUBELET").unwrap_or_else(|| "causeway-kubelet".into());
         let mut command = Command::new(&program);
         command.arg("--socket").arg(&socket).kill_on_drop(true);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(folder.join("kubelet.log"))?);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(File::create(folder.join("kubelet.log"))?);
         let what = || format!("cannot run {} (hack/control-plane-build.sh builds it)", program.display());
         let mut child = command.spawn().with_context(what)?;
         let stdin = child.stdin.take();

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The controller runs there as it is deployed: with the account, the rights and the lease of
-//! `deploy/controller.yaml`. What a run puts there is labelled and taken away, before and after.
+//! `deploy/*.yaml`. What a run puts there is labelled and taken away, before and after.
 
 #[path = "../../../src/sandbox/given/accounts.rs"]
 #[allow(dead_code, reason = "the sandbox uses all of it")]
@@ -32,12 +32,16 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
 
 use self::kubelet::Kubelet;
-use crate::objects::{LABEL, SYSTEM};
+use crate::apply;
+use crate::objects::{self, LABEL, SYSTEM};
 
 /// Names the kubeconfig of an administrator.
 const GIVEN: &str = "BENCH_KUBECONFIG";
 /// The account that `deploy/controller.yaml` makes; its lease is in the same namespace.
 const CONTROLLER: (&str, &str) = ("multi-vpc-system", "multi-vpc-controller-manager");
+
+/// Where `deploy/submariner.yaml` has its rights.
+const OPERATOR: &str = "submariner-operator";
 
 /// The file that leads to a real server, if one shall be used.
 pub(crate) fn given() -> Option<PathBuf> {
@@ -61,7 +65,14 @@ impl Real {
         let client = connect(config)?;
         refuse_a_cluster_in_use(&client).await?;
         sweep::all(&client).await.context("clearing it")?;
-        accounts::apply(&client, include_str!("../../../../../deploy/controller.yaml")).await?;
+        // Without a broker by flag it is looked for where Submariner says.
+        apply::one(&client, objects::namespace(OPERATOR)).await?;
+        for manifest in [
+            include_str!("../../../../../deploy/controller.yaml"),
+            include_str!("../../../../../deploy/submariner.yaml"),
+        ] {
+            accounts::apply(&client, manifest).await?;
+        }
         // Where there is no controller manager nobody else makes it, and no pod can be made without it.
         accounts::create(&client, SYSTEM, "default").await?;
         let token = accounts::token(&client, CONTROLLER).await?;
