@@ -16,7 +16,7 @@ use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::DeserializeGuard;
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// Objects of a page, where lists come in pages.
 const PAGE: u32 = 500;
@@ -386,18 +386,5 @@ where
                 return Ok(());
             }
         }
-    }
-}
-
-/// Asks until there is an answer, with a limit for each try and growing pauses between them.
-pub async fn until_answered<T, F>(mut pace: Pace, limit: Duration, mut ask: impl FnMut() -> F) -> T
-where
-    F: Future<Output = Option<T>>,
-{
-    loop {
-        if let Ok(Some(answer)) = timeout(limit, ask()).await {
-            return answer;
-        }
-        sleep(pace.pause()).await;
     }
 }
