@@ -265,11 +265,12 @@ impl Cluster {
         bail!("the watch ended")
     }
 
-    /// What the controller asked for so far: everything but our own writes of tunnels.
+    /// What the controller asked for so far: everything but our own writes of tunnels, and what we watch.
     pub(crate) async fn requests(&self) -> anyhow::Result<Requests> {
-        let ours = |count: &RequestCount| {
-            count.resource == "vpcnattunnels"
-                && matches!(count.verb.as_str(), "create" | "delete" | "list" | "watch")
+        let ours = |count: &RequestCount| match count.resource.as_str() {
+            "vpcnattunnels" => matches!(count.verb.as_str(), "create" | "delete" | "list" | "watch"),
+            "events" => matches!(count.verb.as_str(), "list" | "watch"),
+            _ => false,
         };
         let all = match &self.server {
             ApiServer::Embedded(server) => server.requests(),

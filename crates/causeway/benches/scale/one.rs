@@ -174,6 +174,9 @@ fn print_growth(rows: &[Row]) -> anyhow::Result<()> {
 }
 
 fn print_changes(rows: &[Row]) -> anyhow::Result<()> {
+    if rows.iter().all(|row| row.changes.is_empty()) {
+        return Ok(());
+    }
     let mut grid =
         Grid::new(["AMONG", "ONE", "p50 s", "WORST s", "CPU s each", "EXECS each", "COMMANDS CPU s each"]);
     let mut missed = Vec::new();
