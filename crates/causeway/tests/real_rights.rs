@@ -11,7 +11,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use support::tunnels::{NS, join, vxlan};
-use support::{Cluster, PATIENCE, Sandbox, real};
+use support::{Cluster, PATIENCE, Replica, Sandbox, real};
 
 const SYSTEM: &str = "kube-system";
 const MEETING: &str = "submariner-k8s-broker";
@@ -214,13 +214,23 @@ async fn every_right_that_ships_is_used_and_none_is_missing() {
     let audit = Audit::from_now();
     let sandbox = Sandbox::bare().await;
     let (one, two, broker) = (sandbox.cluster(1).await, sandbox.cluster(2).await, sandbox.broker().await);
+    one.controller().await;
+    let standby = Replica::beside(&one, sandbox.folder(), "standby");
+    standby.is_ready(&one).await;
     join(&one, &two, "used0", "gw1", 1).await;
     drift_twice(&one).await;
     by_secret(&one).await;
     peer_changes(&one, &two, &broker).await;
-    // One that starts finds the claim and the lease that it had.
-    sandbox.restart(&one, nix::sys::signal::Signal::SIGTERM).await;
+    assert_eq!(standby.says_it_leads().await, Some(false), "so far it only waited");
+    // Whoever leads next finds the claim and the lease of the one before.
+    sandbox.hold_by(&one, nix::sys::signal::Signal::SIGTERM).await;
+    one.until("the standby leads", PATIENCE, async || match standby.says_it_leads().await {
+        Some(true) => Ok(()),
+        other => Err(format!("{other:?}: {}", standby.tail())),
+    })
+    .await;
     one.delete("used0").await;
+    sandbox.let_go(&one);
     one.until("every right has been used", PATIENCE, async || {
         let unused = audit.unused();
         if unused.is_empty() { Ok(()) } else { Err(format!("granted and never used: {unused:#?}")) }

@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
+use crate::follow::describe;
 use crate::write::posting;
 
 /// The times of a lease.
@@ -49,6 +50,11 @@ impl Times {
         self.lease - self.lease / 5
     }
 }
+
+/// The greatest number that a Lease can hold; a term after that has the same one.
+const LAST_NUMBER: u64 = i32::MAX as u64;
+/// So many terms newer than ours may one be that somebody reports: whoever reports a newer one errs, or lies.
+const BELIEVED_AHEAD: u64 = 1_000_000;
 
 /// The right to act as leader, for a while.
 #[derive(Debug, Clone)]
@@ -89,13 +95,19 @@ impl Term {
     }
 
     /// Reports that somewhere a term of this number has been seen. If it is newer than ours although the Lease
-    /// is ours (it was deleted and made anew), we need a newer one still.
-    pub fn superseded_by(&self, number: u64) {
-        self.superseded.send_if_modified(|known| {
-            let newer = number > *known;
-            *known = number.max(*known);
-            newer
-        });
+    /// is ours (it was deleted and made anew), we need a newer one still. Returns whether that is believed: what one
+    /// gateway says must not use up the numbers of all.
+    pub fn superseded_by(&self, number: u64) -> bool {
+        let ahead = self.number.and_then(|own| number.checked_sub(own)).unwrap_or(0);
+        let believed = (1..=BELIEVED_AHEAD).contains(&ahead) && number < LAST_NUMBER - 1;
+        if believed {
+            self.superseded.send_if_modified(|known| {
+                let newer = number > *known;
+                *known = number.max(*known);
+                newer
+            });
+        }
+        believed
     }
 
     fn extend(&self, until: Instant) {
@@ -149,16 +161,24 @@ struct Seen {
     lasts: Duration,
 }
 
+/// What a candidate knows while it waits.
+struct Waiting {
+    seen: Option<Seen>,
+    /// The greatest number that is known: ours will be greater, also when the lease is deleted meanwhile.
+    newer_than: u64,
+    /// Whether it was reported that the lease cannot be watched.
+    warned: bool,
+}
+
 impl Candidate {
     /// Waits until the lease is ours; the term's number will be greater than `newer_than`.
     pub async fn acquire(&self, newer_than: u64) -> Held<'_> {
-        let mut seen: Option<Seen> = None;
+        let mut waiting = Waiting { seen: None, newer_than, warned: false };
         loop {
             let sent = Instant::now();
-            match timeout(self.times.renew, self.try_acquire(&mut seen, newer_than)).await {
+            match timeout(self.times.renew, self.try_acquire(&mut waiting)).await {
                 Ok(Ok(Some(lease))) => {
-                    let number = lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or(0);
-                    let term = Term::elected(number.try_into().unwrap_or(0), sent + self.times.safe());
+                    let term = Term::elected(number(&lease), sent + self.times.safe());
                     return Held { candidate: self, lease, sent, term };
                 }
                 Ok(Ok(None)) => {}
@@ -168,22 +188,20 @@ impl Candidate {
                 }
                 Err(_) => tracing::warn!(lease = self.name, "no answer about the lease; trying again"),
             }
-            self.until_it_may_be_free(&mut seen).await;
+            self.until_it_may_be_free(&mut waiting).await;
         }
     }
 
-    async fn try_acquire(&self, seen: &mut Option<Seen>, newer_than: u64) -> kube::Result<Option<Lease>> {
+    async fn try_acquire(&self, waiting: &mut Waiting) -> kube::Result<Option<Lease>> {
         let Some(lease) = self.leases.get_opt(&self.name).await? else {
-            *seen = None;
-            let claim = self.claim(None, newer_than.saturating_add(1));
+            waiting.seen = None;
+            let claim = self.claim(None, waiting.newer_than.saturating_add(1));
             return won(self.leases.create(&posting(), &claim).await);
         };
-        self.note(seen, &lease);
-        let silent = seen.as_ref().is_some_and(|seen| seen.at.elapsed() >= seen.lasts);
+        self.note(waiting, &lease);
+        let silent = waiting.seen.as_ref().is_some_and(|seen| seen.at.elapsed() >= seen.lasts);
         if self.is_free(&lease) || silent {
-            let before = lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or(0);
-            let before = u64::try_from(before).unwrap_or(0).max(newer_than);
-            let claim = self.claim(Some(&lease), before.saturating_add(1));
+            let claim = self.claim(Some(&lease), waiting.newer_than.saturating_add(1));
             return won(self.leases.replace(&self.name, &posting(), &claim).await);
         }
         tracing::debug!(lease = self.name, holder = holder(&lease), "another replica leads");
@@ -195,27 +213,37 @@ impl Candidate {
         holder.is_empty() || holder == self.identity
     }
 
-    fn note(&self, seen: &mut Option<Seen>, lease: &Lease) {
+    fn note(&self, waiting: &mut Waiting, lease: &Lease) {
+        waiting.newer_than = waiting.newer_than.max(number(lease));
         let version = lease.metadata.resource_version.clone().unwrap_or_default();
         let theirs = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or(0);
         let lasts = self.times.lease.max(Duration::from_secs(theirs.try_into().unwrap_or(0)));
-        if seen.as_ref().is_none_or(|seen| seen.version != version) {
-            *seen = Some(Seen { version, at: Instant::now(), lasts });
+        if waiting.seen.as_ref().is_none_or(|seen| seen.version != version) {
+            waiting.seen = Some(Seen { version, at: Instant::now(), lasts });
         }
     }
 
     /// Returns when the lease was given up or deleted, or when its holder has been silent for its time.
-    async fn until_it_may_be_free(&self, seen: &mut Option<Seen>) {
-        let Some(version) = seen.as_ref().map(|seen| seen.version.clone()) else { return };
+    async fn until_it_may_be_free(&self, waiting: &mut Waiting) {
+        let Some(version) = waiting.seen.as_ref().map(|seen| seen.version.clone()) else { return };
         let only = WatchParams::default().fields(&format!("metadata.name={}", self.name)).timeout(290);
-        let Ok(Ok(events)) = timeout(self.times.renew, self.leases.watch(&only, &version)).await else {
-            return sleep(self.times.retry).await;
+        let opened = match timeout(self.times.renew, self.leases.watch(&only, &version)).await {
+            Ok(Ok(events)) => Ok(events),
+            Ok(Err(error)) => Err(describe(&error)),
+            Err(_) => Err("no answer".into()),
+        };
+        let events = match opened {
+            Ok(events) => events,
+            Err(why) => {
+                self.warn_of_polling(waiting, &why);
+                return sleep(self.times.retry).await;
+            }
         };
         let mut events = std::pin::pin!(events);
-        while let Some(last) = seen.as_ref() {
+        while let Some(last) = waiting.seen.as_ref() {
             match timeout_at(last.at + last.lasts, events.next()).await {
                 Ok(Some(Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)))) => {
-                    self.note(seen, &lease);
+                    self.note(waiting, &lease);
                     if self.is_free(&lease) {
                         return;
                     }
@@ -224,6 +252,14 @@ impl Candidate {
                 Ok(Some(Ok(WatchEvent::Deleted(_)))) | Err(_) => return,
                 Ok(Some(Ok(WatchEvent::Error(_)) | Err(_)) | None) => return sleep(self.times.retry).await,
             }
+        }
+    }
+
+    /// Says once that a hand-over will be noticed late.
+    fn warn_of_polling(&self, waiting: &mut Waiting, why: &str) {
+        if !std::mem::replace(&mut waiting.warned, true) {
+            let every = self.times.retry.as_millis();
+            tracing::warn!(lease = self.name, why, "the lease cannot be watched; it is read every {every} ms");
         }
     }
 
@@ -259,7 +295,7 @@ impl Candidate {
                 lease_duration_seconds: i32::try_from(seconds).ok(),
                 acquire_time: acquired.or(Some(now.clone())),
                 renew_time: Some(now),
-                lease_transitions: i32::try_from(number).ok(),
+                lease_transitions: Some(i32::try_from(number).unwrap_or(i32::MAX)),
                 ..LeaseSpec::default()
             }),
         }
@@ -319,26 +355,31 @@ impl Held<'_> {
         let Candidate { leases, name, identity, .. } = self.candidate;
         let claim = self.candidate.claim(Some(&self.lease), number);
         match leases.replace(name, &posting(), &claim).await {
-            Err(kube::Error::Api(status)) if status.code == 409 => {
-                let now = leases.get(name).await?;
-                if holder(&now) != identity {
-                    return Ok(now);
-                }
-                // Written by a renewal whose answer was lost, or edited by somebody.
-                let claim = self.candidate.claim(Some(&now), number);
-                self.lease = now;
-                leases.replace(name, &posting(), &claim).await
-            }
-            Err(kube::Error::Api(status)) if status.code == 404 => {
-                leases.create(&posting(), &self.candidate.claim(None, number)).await
-            }
-            other => other,
+            // One that was deleted is a conflict too: it is not the one that has our uid.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            other => return other,
         }
+        let Some(now) = leases.get_opt(name).await? else {
+            return leases.create(&posting(), &self.candidate.claim(None, number)).await;
+        };
+        if holder(&now) != identity {
+            return Ok(now);
+        }
+        // Written by a renewal whose answer was lost, or edited by somebody.
+        let claim = self.candidate.claim(Some(&now), number);
+        self.lease = now;
+        leases.replace(name, &posting(), &claim).await
     }
 }
 
 fn holder(lease: &Lease) -> &str {
     lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
+}
+
+/// The number of the term that a lease stands for.
+fn number(lease: &Lease) -> u64 {
+    let number = lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or(0);
+    number.try_into().unwrap_or(0)
 }
 
 /// A conflict means that somebody else was faster, which is no error.

@@ -4,13 +4,14 @@ mod support;
 
 use std::time::Duration;
 
-use causeway_apiserver::{Server, Switch};
+use causeway_apiserver::{Fault, Match, Server, Switch};
 use causeway_controller::clock::Clock;
 use causeway_controller::election::{Candidate, Lost, Times};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
-use kube::api::DeleteParams;
-use support::{client, fault_of, server};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+use support::{Log, client, fault_of, server};
 use tokio::time::{Instant, sleep, timeout};
 
 fn candidate(server: &Server, identity: &str) -> Candidate {
@@ -104,24 +105,102 @@ async fn one_lost_answer_and_a_storm_of_errors_do_not_end_a_term() {
     holding.abort();
 }
 
+fn leases(server: &Server) -> Api<Lease> {
+    Api::namespaced(client(server, "somebody"), "default")
+}
+
+async fn number(leases: &Api<Lease>) -> Option<i32> {
+    leases.get("leader").await.expect("the lease").spec.expect("a spec").lease_transitions
+}
+
+/// As somebody who edits it.
+async fn write_number(leases: &Api<Lease>, number: i32) {
+    let patch = Patch::Merge(json!({ "spec": { "leaseTransitions": number } }));
+    leases.patch("leader", &PatchParams::default(), &patch).await.expect("patched");
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_deleted_is_made_again_and_its_number_never_falls() {
+async fn a_lease_that_was_deleted_is_made_again_by_its_holder_and_its_number_never_falls() {
     let server = server().await;
     let a = candidate(&server, "a");
     let held = soon(a.acquire(41)).await;
     let term = held.term().clone();
     assert_eq!(term.number(), Some(42));
-    let leases: Api<Lease> = Api::namespaced(client(&server, "somebody"), "default");
+    let leases = leases(&server);
     leases.delete("leader", &DeleteParams::default()).await.expect("deleted");
+    let lost = timeout(Duration::from_secs(60), held.hold()).await;
+    assert!(lost.is_err(), "{lost:?}");
+    let lease = leases.get("leader").await.expect("it is back");
+    assert_eq!(lease.spec.expect("a spec").holder_identity.as_deref(), Some("a"));
+    assert_eq!(number(&leases).await, Some(42));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_that_saw_a_lease_which_is_deleted_leads_under_a_greater_number() {
+    let server = server().await;
+    let (a, b) = (candidate(&server, "a"), candidate(&server, "b"));
+    let held = soon(a.acquire(41)).await;
+    let waiting = tokio::spawn(async move { b.acquire(0).await.term().number() });
+    sleep(Duration::from_secs(1)).await;
+    drop(held);
+    leases(&server).delete("leader", &DeleteParams::default()).await.expect("deleted");
+    assert_eq!(soon(waiting).await.expect("it leads"), Some(43));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_number_that_a_lease_can_hold_stays() {
+    let server = server().await;
+    let a = candidate(&server, "a");
+    let leases = leases(&server);
+    for newer_than in [i32::MAX as u64 - 1, i32::MAX as u64, u64::MAX] {
+        let held = soon(a.acquire(newer_than)).await;
+        assert_eq!(held.term().number(), Some(i32::MAX as u64));
+        assert_eq!(number(&leases).await, Some(i32::MAX));
+    }
+    write_number(&leases, i32::MAX).await;
+    assert_eq!(soon(a.acquire(0)).await.term().number(), Some(i32::MAX as u64));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_that_nobody_can_have_seen_is_not_believed() {
+    let server = server().await;
+    let a = candidate(&server, "a");
+    let held = soon(a.acquire(41)).await;
+    let term = held.term().clone();
+    for number in [0, 41, 42, 42 + 1_000_001, i32::MAX as u64 - 1, i32::MAX as u64, u64::MAX] {
+        assert!(!term.superseded_by(number), "{number}");
+    }
+    let holding = timeout(Duration::from_secs(60), held.hold()).await;
+    assert!(holding.is_err(), "it goes on leading: {holding:?}");
+    assert!(term.superseded_by(43) && term.superseded_by(42 + 1_000_000));
+    let leases = leases(&server);
+    write_number(&leases, i32::MAX - 3).await;
+    let term = soon(a.acquire(0)).await.term().clone();
+    assert_eq!(term.number(), Some(i32::MAX as u64 - 2));
+    assert!(!term.superseded_by(i32::MAX as u64 - 1), "the last numbers are nobody's to claim");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_may_not_watch_the_lease_says_so_once_and_reads_it_instead() {
+    let (log, _guard) = Log::listen();
+    let server = server().await;
+    let (a, b) = (candidate(&server, "a"), candidate(&server, "b"));
+    let no_watch = Match { verbs: vec!["watch".into()], user_agent: Some("b".into()), ..Match::default() };
+    let refuse = Switch::Refuse { code: 403, percent: 100, retry_after_seconds: 0 };
+    server.faults().set(vec![Fault::new(refuse).on(no_watch)]).expect("a fault");
+    let held = soon(a.acquire(0)).await;
     let holding = tokio::spawn({
         let a = a.clone();
         async move { a.acquire(0).await.hold().await }
     });
     drop(held);
-    sleep(Duration::from_secs(60)).await;
+    assert!(timeout(Duration::from_secs(60), b.acquire(0)).await.is_err(), "it is renewed");
+    let lines = log.lines("the lease cannot be watched");
+    assert_eq!(lines.len(), 1, "{lines:#?}");
+    assert!(lines[0].contains("WARN") && lines[0].contains("cannot watch resource"), "{lines:#?}");
     holding.abort();
-    let lease = leases.get("leader").await.expect("it is back");
-    assert_eq!(lease.spec.expect("a spec").holder_identity.as_deref(), Some("a"));
+    a.release().await;
+    timeout(Times::default().retry * 2, b.acquire(0)).await.expect("it finds out by itself");
 }
 
 #[tokio::test(start_paused = true)]
@@ -129,7 +208,7 @@ async fn a_gateway_that_has_seen_a_newer_term_makes_the_next_one_newer_still() {
     let server = server().await;
     let a = candidate(&server, "a");
     let held = soon(a.acquire(0)).await;
-    held.term().superseded_by(7);
+    assert!(held.term().superseded_by(7));
     assert_eq!(soon(held.hold()).await, Lost::Superseded(7));
     assert_eq!(soon(a.acquire(7)).await.term().number(), Some(8));
 }

@@ -28,8 +28,13 @@ impl Sandbox {
 
     /// Kills a cluster's controller and keeps it away.
     pub(crate) async fn hold(&self, cluster: &Cluster) {
+        self.hold_by(cluster, Signal::SIGKILL).await;
+    }
+
+    /// Ends a cluster's controller by a signal and keeps it away.
+    pub(crate) async fn hold_by(&self, cluster: &Cluster, signal: Signal) {
         std::fs::write(self.hold_file(cluster), "").expect("the file is written");
-        self.signal(cluster, Signal::SIGKILL);
+        self.signal(cluster, signal);
         cluster
             .until("its controller is gone", PATIENCE, async || match self.controller_pid(&cluster.name) {
                 None => Ok(()),

@@ -20,7 +20,9 @@ pub(crate) struct Replica {
     /// Its identity in the Lease, and its user at the API server.
     pub(crate) name: &'static str,
     kubeconfig: PathBuf,
-    broker_kubeconfig: PathBuf,
+    /// Without it the cluster says where its broker is.
+    broker_kubeconfig: Option<PathBuf>,
+    lease_namespace: &'static str,
     log: PathBuf,
     lease: Duration,
     process: Mutex<Option<Process>>,
@@ -49,8 +51,30 @@ impl Replica {
             std::fs::write(&file, own).expect("a kubeconfig is written");
             file
         });
-        let log = folder.join(format!("{name}.log"));
-        let replica = Replica { name, kubeconfig, broker_kubeconfig, log, lease, process: Mutex::new(None) };
+        let replica = Replica {
+            name,
+            kubeconfig,
+            broker_kubeconfig: Some(broker_kubeconfig),
+            lease_namespace: "kube-system",
+            log: folder.join(format!("{name}.log")),
+            lease,
+            process: Mutex::new(None),
+        };
+        replica.restart();
+        replica
+    }
+
+    /// Starts one beside a cluster's own controller, with the same account, for the same lease.
+    pub(crate) fn beside(cluster: &Cluster, folder: &Path, name: &'static str) -> Replica {
+        let replica = Replica {
+            name,
+            kubeconfig: cluster.controller_kubeconfig(),
+            broker_kubeconfig: None,
+            lease_namespace: "multi-vpc-system",
+            log: folder.join("logs").join(format!("{name}.log")),
+            lease: Duration::from_secs(15),
+            process: Mutex::new(None),
+        };
         replica.restart();
         replica
     }
@@ -63,15 +87,11 @@ impl Replica {
         let log_begins = log.metadata().expect("its length").len();
         let mut command = Command::new(env!("CARGO_BIN_EXE_causeway"));
         command.arg("controller").arg("--kubeconfig").arg(&self.kubeconfig);
-        command.arg("--broker-kubeconfig").arg(&self.broker_kubeconfig);
-        command.args([
-            "--identity",
-            self.name,
-            "--listen",
-            "127.0.0.1:0",
-            "--lease-namespace",
-            "kube-system",
-        ]);
+        if let Some(broker) = &self.broker_kubeconfig {
+            command.arg("--broker-kubeconfig").arg(broker);
+        }
+        command.args(["--identity", self.name, "--listen", "127.0.0.1:0"]);
+        command.args(["--lease-namespace", self.lease_namespace]);
         command.args(["--lease-duration", &format!("{}ms", self.lease.as_millis())]);
         // A command that was held up for longer than a lease is still waited for.
         command.args(["--exec-timeout", &(10 + 3 * self.lease.as_secs()).to_string()]);

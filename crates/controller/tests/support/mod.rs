@@ -5,7 +5,8 @@
 pub(crate) mod vpc;
 
 use std::future::Future;
-use std::sync::Arc;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use causeway_apiserver::{Config, Fault, Match, Server, Switch};
@@ -67,5 +68,36 @@ pub(crate) async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn()
     while !holds().await {
         assert!(Instant::now() < deadline, "never: {what}");
         sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// What this thread logs, as text, while the guard lives.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Begins to listen.
+    pub(crate) fn listen() -> (Self, tracing::subscriber::DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+        (log, tracing::subscriber::set_default(subscriber.finish()))
+    }
+
+    /// The lines so far that contain a text.
+    pub(crate) fn lines(&self, part: &str) -> Vec<String> {
+        let bytes = self.0.lock().expect("no panic");
+        let text = String::from_utf8_lossy(&bytes);
+        text.lines().filter(|line| line.contains(part)).map(str::to_owned).collect()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no panic").write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
