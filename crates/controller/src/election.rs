@@ -259,7 +259,11 @@ impl Candidate {
     fn warn_of_polling(&self, waiting: &mut Waiting, why: &str) {
         if !std::mem::replace(&mut waiting.warned, true) {
             let every = self.times.retry.as_millis();
-            tracing::warn!(lease = self.name, why, "the lease cannot be watched; it is read every {every} ms");
+            tracing::warn!(
+                lease = self.name,
+                why,
+                "the lease cannot be watched; it is read every {every} ms"
+            );
         }
     }
 

@@ -48,13 +48,22 @@ pub struct OfRoom {
     pub room: &'static str,
 }
 
+/// Labels of what is measured by duty.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OfDuty {
+    /// Whose.
+    pub room: &'static str,
+    /// Which of its duties.
+    pub duty: &'static str,
+}
+
 /// All metrics of the process.
 #[derive(Debug)]
 pub struct Metrics {
     /// Scopes handled.
     pub handled: Family<Work, Counter>,
     /// How long handling took.
-    pub duration: Family<OfRoom, Histogram>,
+    pub duration: Family<OfDuty, Histogram>,
     /// 1 while this replica leads.
     pub leader: Family<OfRoom, Gauge>,
     queues: Arc<Mutex<Vec<Reader<2>>>>,
@@ -69,7 +78,12 @@ impl Default for Metrics {
         let duration = Family::new_with_constructor(histogram);
         let leader = Family::default();
         registry.register("handled", "Scopes handled, by room, kind and result", handled.clone());
-        registry.register_with_unit("handling", "Time to handle a scope", Unit::Seconds, duration.clone());
+        registry.register_with_unit(
+            "handling",
+            "Time to handle a scope, by room and duty",
+            Unit::Seconds,
+            duration.clone(),
+        );
         registry.register("leader", "1 while this replica leads", leader.clone());
         let queues: Arc<Mutex<Vec<Reader<2>>>> = Arc::default();
         registry.register_collector(Box::new(OnDemand {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The first delay after a failure; it doubles up to [`MAX_DELAY`].
+/// The first delay after a failure; it doubles up to [`MAX_DELAY`], and is spread over half of itself.
 const MIN_DELAY: Duration = Duration::from_millis(250);
 /// The longest delay after failures: one failing tunnel must not make its gateway be observed less often than
 /// one where all is well.
@@ -31,6 +31,8 @@ struct Inner<K> {
     keys: BTreeMap<K, Entry>,
     /// The keys with a time, soonest first.
     timers: BTreeSet<(Instant, K)>,
+    /// Spreads what failed together.
+    chance: fastrand::Rng,
 }
 
 /// What is known of a key; one that waits for nothing and has not failed has no entry.
@@ -59,7 +61,8 @@ pub enum Next {
 
 impl<K> Default for Queue<K> {
     fn default() -> Self {
-        let inner = Inner { ready: VecDeque::new(), keys: BTreeMap::new(), timers: BTreeSet::new() };
+        let (ready, keys, timers) = (VecDeque::new(), BTreeMap::new(), BTreeSet::new());
+        let inner = Inner { ready, keys, timers, chance: fastrand::Rng::with_seed(0) };
         Self { inner: Mutex::new(inner), changed: Notify::new() }
     }
 }
@@ -67,6 +70,11 @@ impl<K> Default for Queue<K> {
 impl<K: Ord + Clone> Queue<K> {
     fn lock(&self) -> MutexGuard<'_, Inner<K>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes all chance from a seed.
+    pub fn seed(&self, seed: u64) {
+        self.lock().chance.seed(seed);
     }
 
     /// Has a key handled as soon as possible.
@@ -179,7 +187,9 @@ impl<K: Ord + Clone> Inner<K> {
             Next::Retry => {
                 entry.failures += 1;
                 entry.not_before = Some(now + MIN_DELAY);
-                Some(MIN_DELAY.saturating_mul(1 << (entry.failures - 1).min(16)).min(MAX_DELAY))
+                let longest = MIN_DELAY.saturating_mul(1 << (entry.failures - 1).min(16)).min(MAX_DELAY);
+                let spread = longest.mul_f64(self.chance.f64().mul_add(0.5, 0.5));
+                Some(spread.max(MIN_DELAY))
             }
             Next::Done | Next::After(_) => {
                 (entry.failures, entry.not_before) = (0, None);
@@ -234,7 +244,43 @@ mod tests {
             waits.push(start.elapsed());
             queue.finish(key, Next::Retry);
         }
-        assert_eq!(waits, [0, 250, 500, 1000].map(Duration::from_millis));
+        let longest = [0, 250, 500, 1000].map(Duration::from_millis);
+        assert!(
+            waits.iter().zip(longest).all(|(wait, longest)| (longest / 2..=longest).contains(wait)),
+            "{waits:?}"
+        );
+        assert!(waits.is_sorted(), "{waits:?}");
+    }
+
+    /// When each of a hundred keys that fail together for the sixth time is handled again.
+    async fn moments(seed: u64) -> Vec<Duration> {
+        let queue = Queue::default();
+        queue.seed(seed);
+        (0..100).for_each(|key| queue.add(key));
+        for _ in 0..6 {
+            let mut failed = Vec::new();
+            while failed.len() < 100 {
+                failed.push(queue.next().await);
+            }
+            failed.into_iter().for_each(|key| queue.finish(key, Next::Retry));
+        }
+        let start = Instant::now();
+        let mut moments = Vec::new();
+        while moments.len() < 100 {
+            queue.next().await;
+            moments.push(start.elapsed());
+        }
+        moments
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_failed_together_comes_back_spread_by_a_seed() {
+        let moments_of_one = moments(1).await;
+        let (first, last) = (moments_of_one[0], moments_of_one[99]);
+        assert!(first >= Duration::from_secs(4) && last <= Duration::from_secs(8), "{first:?} {last:?}");
+        assert!(last - first > Duration::from_secs(3), "{first:?} {last:?}");
+        assert_eq!(moments(1).await, moments_of_one);
+        assert_ne!(moments(2).await, moments_of_one);
     }
 
     /// The delay until `a` is handled again after the third failure, with `add` called as given.

@@ -9,30 +9,30 @@
 //! when it is won everything is handled once. A room brings a state, its sources and a [`Room::handle`];
 //! `tests/toy_room/files.rs` is one in a hundred lines.
 
-use std::any::Any;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use causeway_core::room::State;
 use futures::FutureExt;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::election::{Candidate, Term, Times};
+use crate::election::{Candidate, Lost, Term, Times};
 use crate::events::Announcer;
 use crate::follow::Pace;
 use crate::health::Readiness;
-use crate::metrics::{Metrics, OfRoom, Outcome, Reading, Work};
+use crate::metrics::{Metrics, OfDuty, OfRoom, Outcome, Reading, Work};
 use crate::queue::{Next, Queue};
 use crate::sources::Sources;
-use crate::worker::{self, Until};
+use crate::worker::{self, Until, message_of};
 
 /// What all rooms of a process share.
 #[derive(Clone)]
@@ -62,8 +62,11 @@ pub struct House {
 impl House {
     /// Pauses for one task, of a seed that differs by its name.
     pub fn pace(&self, name: &str) -> Pace {
-        let mixed = name.bytes().fold(self.seed, |seed, byte| seed.rotate_left(5) ^ u64::from(byte));
-        Pace::seeded(mixed)
+        Pace::seeded(self.seed_of(name))
+    }
+
+    fn seed_of(&self, name: &str) -> u64 {
+        name.bytes().fold(self.seed, |seed, byte| seed.rotate_left(5) ^ u64::from(byte))
     }
 }
 
@@ -94,7 +97,7 @@ pub type ScopeOf<R> = <<R as Room>::State as State>::Scope;
 pub trait Room: Send + Sync + Sized + 'static {
     /// Its name: for `--enable`, in logs, metrics and readiness.
     const NAME: &'static str;
-    /// The Lease that its leader holds.
+    /// The Lease that its leader holds, if a duty is the leader's.
     const LEASE: &'static str;
     /// What is known to it.
     type State: State;
@@ -120,7 +123,8 @@ pub struct Desk<S: State> {
     state: RwLock<S>,
     duties: Vec<(Duty, Arc<Queue<S::Scope>>)>,
     duty_of: fn(&S::Scope) -> (&'static str, usize),
-    term: watch::Sender<Option<Term>>,
+    /// Whether this replica leads.
+    leads: AtomicBool,
 }
 
 impl<S: State> Desk<S> {
@@ -130,7 +134,7 @@ impl<S: State> Desk<S> {
             state: RwLock::new(state),
             duties: duties.iter().map(|duty| (*duty, Arc::default())).collect(),
             duty_of: R::duty,
-            term: watch::Sender::new(None),
+            leads: AtomicBool::new(false),
         }
     }
 
@@ -160,35 +164,36 @@ impl<S: State> Desk<S> {
     /// Has a scope handled. A duty of the leader's is not queued where nobody leads: whoever wins handles
     /// everything once.
     pub fn add(&self, scope: S::Scope) {
-        let (_, place) = (self.duty_of)(&scope);
-        let Some((duty, queue)) = self.duties.get(place) else { return };
-        if duty.who == Who::EveryReplica || self.term.borrow().is_some() {
+        let (duty, queue) = self.place(&scope);
+        if duty.who == Who::EveryReplica || self.leads.load(Ordering::SeqCst) {
             queue.add(scope);
         }
     }
 
-    /// The term while this replica leads.
-    pub fn term(&self) -> watch::Receiver<Option<Term>> {
-        self.term.subscribe()
+    /// The duty that a scope belongs to. One that belongs nowhere is the room's error, and would be lost in silence.
+    fn place(&self, scope: &S::Scope) -> &(Duty, Arc<Queue<S::Scope>>) {
+        let (kind, place) = (self.duty_of)(scope);
+        let duties = self.duties.len();
+        self.duties.get(place).unwrap_or_else(|| panic!("{kind} belongs to duty {place}, of {duties} from 0"))
+    }
+
+    fn has(&self, who: Who) -> bool {
+        self.duties.iter().any(|(duty, _)| duty.who == who)
     }
 
     fn everything(&self, who: Who) -> BTreeSet<S::Scope> {
         let everything = self.state().everything();
-        let is_theirs = |scope: &S::Scope| {
-            let (_, place) = (self.duty_of)(scope);
-            self.duties.get(place).is_some_and(|(duty, _)| duty.who == who)
-        };
-        everything.into_iter().filter(is_theirs).collect()
+        everything.into_iter().filter(|scope| self.place(scope).0.who == who).collect()
     }
 
-    fn begin(&self, term: &Term) {
-        // First the term: what an event touches from now on is queued.
-        self.term.send_replace(Some(term.clone()));
+    fn begin(&self) {
+        // First this: what an event touches from now on is queued.
+        self.leads.store(true, Ordering::SeqCst);
         self.everything(Who::Leader).into_iter().for_each(|scope| self.add(scope));
     }
 
     fn end(&self) {
-        self.term.send_replace(None);
+        self.leads.store(false, Ordering::SeqCst);
         let leaders = self.duties.iter().filter(|(duty, _)| duty.who == Who::Leader);
         leaders.for_each(|(_, queue)| queue.clear());
     }
@@ -220,20 +225,21 @@ pub fn add_lasting_part(
     });
 }
 
-fn message_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
-}
-
 /// Starts a room: its sources, what every replica does, and what its leader does.
 pub fn start<R: Room>(room: &Arc<R>, house: &House, parts: &mut Parts) {
     let mut sources = Sources::new(room, house, parts);
     room.sources(&mut sources);
     house.metrics.count_queues(queue_lengths::<R>(room));
-    house.metrics.leader.get_or_create(&OfRoom { room: R::NAME }).set(0);
-
-    add_lasting_part(parts, format!("work of room {}", R::NAME), serve(room.clone(), house.clone()));
-    add_lasting_part(parts, format!("leadership of room {}", R::NAME), lead(room.clone(), house.clone()));
+    for (duty, queue) in &room.desk().duties {
+        queue.seed(house.seed_of(&format!("{}{}", prefix::<R>(), duty.name)));
+    }
+    if room.desk().has(Who::EveryReplica) {
+        add_lasting_part(parts, format!("work of room {}", R::NAME), serve(room.clone(), house.clone()));
+    }
+    if room.desk().has(Who::Leader) {
+        house.metrics.leader.get_or_create(&OfRoom { room: R::NAME }).set(0);
+        add_lasting_part(parts, format!("leadership of room {}", R::NAME), lead(room.clone(), house.clone()));
+    }
 }
 
 /// Does what every replica does, from the moment that all is listed.
@@ -242,8 +248,7 @@ async fn serve<R: Room>(room: Arc<R>, house: House) -> anyhow::Result<()> {
         return Ok(());
     }
     room.desk().everything(Who::EveryReplica).into_iter().for_each(|scope| room.desk().add(scope));
-    work(&room, &house, Who::EveryReplica, &Term::unelected()).await;
-    Ok(())
+    work(&room, &house, Who::EveryReplica, &Term::unelected()).await
 }
 
 /// Leads whenever the lease is won; losing it ends that work and nothing else.
@@ -260,16 +265,19 @@ async fn lead<R: Room>(room: Arc<R>, house: House) -> anyhow::Result<()> {
         return Ok(());
     }
     let Some(candidate) = candidate else {
-        work_a_term(&room, &house, &Term::unelected(), std::future::pending::<()>()).await;
-        return Ok(());
+        return work_a_term(&room, &house, &Term::unelected(), std::future::pending::<()>()).await.map(drop);
     };
     let mut newer_than = 0;
     while let Some(held) = house.stop.run_until_cancelled(candidate.acquire(newer_than)).await {
         let term = held.term().clone();
-        if let Some(lost) = work_a_term(&room, &house, &term, held.hold()).await {
+        if let Some(lost) = work_a_term(&room, &house, &term, held.hold()).await? {
             tracing::warn!(room = R::NAME, why = %lost, "no longer leading");
-            if let crate::election::Lost::Superseded(by) = lost {
-                newer_than = by;
+            newer_than = newer_than.max(term.number().unwrap_or_default());
+            if let Lost::Superseded(by) = lost {
+                newer_than = newer_than.max(by);
+                // The lease is still ours: without a pause a place that goes on reporting newer terms would have it
+                // written as fast as it is asked.
+                house.stop.run_until_cancelled(tokio::time::sleep(candidate.times.retry)).await;
             }
         }
     }
@@ -277,57 +285,73 @@ async fn lead<R: Room>(room: Arc<R>, house: House) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Works until the term is lost, which is returned, or the process is asked to stop.
+/// Works until the term is lost, which is returned, or the process is asked to stop. A duty that ends otherwise is
+/// an error; then the lease is not given up, since the process ends and is started again.
 async fn work_a_term<R: Room, L>(
     room: &Arc<R>,
     house: &House,
     term: &Term,
     lost: impl Future<Output = L>,
-) -> Option<L> {
+) -> anyhow::Result<Option<L>> {
     tracing::info!(room = R::NAME, term = term.number(), "leading: everything is handled once");
     let gauge = house.metrics.leader.get_or_create_owned(&OfRoom { room: R::NAME });
     gauge.set(1);
-    room.desk().begin(term);
+    room.desk().begin();
     let mut work = std::pin::pin!(work(room, house, Who::Leader, term));
-    let lost = tokio::select! {
+    let ended = tokio::select! {
         biased;
-        lost = lost => Some(lost),
-        () = &mut work => None,
+        lost = lost => Ok(lost),
+        ended = &mut work => Err(ended),
     };
     term.over().cancel();
-    if lost.is_some() {
-        work.await;
-    }
+    let result = match ended {
+        Ok(lost) => work.await.map(|()| Some(lost)),
+        Err(ended) => ended.map(|()| None),
+    };
     room.desk().end();
     room.term_ended();
     gauge.set(0);
-    lost
+    result
 }
 
-/// Runs the workers of all duties of one kind, until the process stops or the term is over.
-async fn work<R: Room>(room: &Arc<R>, house: &House, who: Who, term: &Term) {
+/// Runs the workers of all duties of one kind, until the process stops or the term is over. A duty that ends before
+/// that is an error, under its name.
+async fn work<R: Room>(room: &Arc<R>, house: &House, who: Who, term: &Term) -> anyhow::Result<()> {
     let until = Until { stop: house.stop.clone(), over: term.over().clone() };
     let mut duties = JoinSet::new();
     for (duty, queue) in room.desk().duties.iter().filter(|(duty, _)| duty.who == who) {
-        let (room, metrics, term) = (room.clone(), house.metrics.clone(), term.clone());
-        let handle = move |scope: ScopeOf<R>| handle(room.clone(), metrics.clone(), scope, term.clone());
-        duties.spawn(worker::run(queue.clone(), duty.workers, until.clone(), handle));
+        let name = duty.name;
+        let (room, term) = (room.clone(), term.clone());
+        let handle = move |scope: ScopeOf<R>| {
+            let (room, term) = (room.clone(), term.clone());
+            async move { room.handle(scope, term).await }
+        };
+        let run = worker::run(queue.clone(), duty.workers, until.clone(), handle, count::<R>(house, name));
+        duties.spawn(async move { (name, AssertUnwindSafe(run).catch_unwind().await) });
     }
-    if duties.is_empty() {
-        until.stop.cancelled().await;
+    while let Some(ended) = duties.join_next().await {
+        let (name, ended) = ended?;
+        ended.map_err(|panic| anyhow!("duty {name} panicked: {}", message_of(&*panic)))?;
+        anyhow::ensure!(
+            until.stop.is_cancelled() || until.over.is_cancelled(),
+            "duty {name} ended by itself"
+        );
     }
-    while duties.join_next().await.is_some() {}
+    Ok(())
 }
 
-async fn handle<R: Room>(room: Arc<R>, metrics: Arc<Metrics>, scope: ScopeOf<R>, term: Term) -> Next {
-    let started = tokio::time::Instant::now();
-    let (kind, _) = R::duty(&scope);
-    let next = room.handle(scope, term).await;
-    let result = if next == Next::Retry { Outcome::Failure } else { Outcome::Success };
-    metrics.handled.get_or_create(&Work { room: R::NAME, scope: kind, result }).inc();
-    let elapsed = started.elapsed().as_secs_f64();
-    metrics.duration.get_or_create(&OfRoom { room: R::NAME }).observe(elapsed);
-    next
+/// Counts what a duty handled.
+fn count<R: Room>(
+    house: &House,
+    duty: &'static str,
+) -> impl Fn(&ScopeOf<R>, Next, Duration) + Clone + Send + 'static {
+    let metrics = house.metrics.clone();
+    move |scope, next, took| {
+        let (kind, _) = R::duty(scope);
+        let result = if next == Next::Retry { Outcome::Failure } else { Outcome::Success };
+        metrics.handled.get_or_create(&Work { room: R::NAME, scope: kind, result }).inc();
+        metrics.duration.get_or_create(&OfDuty { room: R::NAME, duty }).observe(took.as_secs_f64());
+    }
 }
 
 fn queue_lengths<R: Room>(room: &Arc<R>) -> impl Fn() -> Vec<Reading<2>> + Send + Sync + 'static {

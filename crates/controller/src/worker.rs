@@ -1,5 +1,6 @@
 //! The dispatcher of a duty: takes keys from its queue and handles so many at once.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::queue::{Next, Queue};
@@ -27,12 +28,13 @@ pub struct Until {
 }
 
 /// Handles keys until asked to end, and returns when nothing is in flight any more. A panic while handling a key
-/// is that key's failure and nobody else's.
-pub async fn run<K, F, Fut>(queue: Arc<Queue<K>>, workers: usize, until: Until, handle: F)
+/// is that key's failure and nobody else's. `landed` gets what became of each key, and how long that took.
+pub async fn run<K, F, Fut, L>(queue: Arc<Queue<K>>, workers: usize, until: Until, handle: F, landed: L)
 where
     K: Ord + Clone + Debug + Send + Sync + 'static,
     F: Fn(K) -> Fut,
     Fut: Future<Output = Next> + Send + 'static,
+    L: Fn(&K, Next, Duration) + Clone + Send + 'static,
 {
     let mut flights = JoinSet::new();
     loop {
@@ -42,25 +44,39 @@ where
             () = until.stop.cancelled() => break,
             Some(_) = flights.join_next() => {}
             key = queue.next(), if flights.len() < workers => {
-                flights.spawn(fly(queue.clone(), key.clone(), handle(key)));
+                flights.spawn(fly(queue.clone(), key.clone(), handle(key), landed.clone()));
             }
         }
     }
-    let landed = async { while flights.join_next().await.is_some() {} };
+    let all_landed = async { while flights.join_next().await.is_some() {} };
     tokio::select! {
         biased;
         () = until.over.cancelled() => {}
-        _ = timeout(DRAIN, landed) => {}
+        _ = timeout(DRAIN, all_landed) => {}
     }
     flights.shutdown().await;
 }
 
-async fn fly<K: Ord + Clone + Debug>(queue: Arc<Queue<K>>, key: K, work: impl Future<Output = Next>) {
-    let next = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
-        tracing::error!(?key, "handling this key panicked; it will be tried again");
+async fn fly<K: Ord + Clone + Debug>(
+    queue: Arc<Queue<K>>,
+    key: K,
+    work: impl Future<Output = Next>,
+    landed: impl Fn(&K, Next, Duration),
+) {
+    let started = Instant::now();
+    let next = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
+        let panic = message_of(&*panic);
+        tracing::error!(?key, panic, "handling this key panicked; it will be tried again");
         Next::Retry
     });
+    landed(&key, next, started.elapsed());
     queue.finish(key, next);
+}
+
+/// What a panic says.
+pub(crate) fn message_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
 #[cfg(test)]
@@ -68,7 +84,7 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use tokio::time::{Instant, sleep};
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -98,7 +114,7 @@ mod tests {
                 }
             }
         };
-        let workers = tokio::spawn(run(queue, 1, until.clone(), handle));
+        let workers = tokio::spawn(run(queue, 1, until.clone(), handle, |_, _, _| {}));
         sleep(Duration::from_secs(1)).await;
         until.stop.cancel();
         workers.await.expect("the loop survives");
@@ -123,7 +139,7 @@ mod tests {
                 }
             }
         };
-        let workers = tokio::spawn(run(queue, 8, until.clone(), handle));
+        let workers = tokio::spawn(run(queue, 8, until.clone(), handle, |_, _, _| {}));
         sleep(Duration::from_millis(10)).await;
         let start = Instant::now();
         by(&until);
