@@ -131,3 +131,28 @@ async fn a_server_that_denies_everything_while_it_starts_is_asked_again() {
     join(&one, &two, "vx0", "gw1", 0).await;
     assert!(!one.log().contains("lets nobody claim an id"), "a passing denial is no missing right");
 }
+
+#[tokio::test]
+async fn a_server_that_is_away_for_longer_than_a_lease_changes_no_status() {
+    let sandbox = Sandbox::bare().await;
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    join(&one, &two, "vx0", "gw1", 0).await;
+    let status = async || {
+        let tunnel = one.tunnel("vx0").await;
+        let events = one.events("ns1", "vx0").await;
+        (tunnel.metadata.resource_version, events)
+    };
+    let before = status().await;
+    let away = json!([{ "switch": { "refuse": { "code": 503 } }, "match": { "userAgent": "causeway/" }, "forMs": 20000 },
+                      { "switch": "closeWatches" }]);
+    faults(&one, away).await;
+    // The monitor's connection stays, and it reports a change: somebody has to look, and cannot.
+    one.in_gateway("gw1", "ip address add 192.0.2.1/32 dev lo").await.ok();
+    one.until("it leads again and has looked", PATIENCE, async || {
+        let term = one.in_gateway("gw1", "ip link show dev lo").await.out;
+        if term.contains("causeway-term:1") { Err(term) } else { Ok(()) }
+    })
+    .await;
+    one.up("vx0").await;
+    assert_eq!(status().await, before);
+}

@@ -29,7 +29,8 @@ fn carried_out(plan: &Plan, have: &Have, mut look: impl FnMut(&Have)) -> Have {
 type Untouchable = (Vec<(String, Link)>, Vec<Route>, Vec<(Variant, NatRule)>);
 
 fn untouchable(want: &Want, have: &Have) -> Untouchable {
-    let frozen = |link: &Link| link.owner().is_some_and(|owner| want.frozen.contains(&owner));
+    let frozen =
+        |link: &Link| !link.is_leaving() && link.owner().is_some_and(|owner| want.frozen.contains(&owner));
     let links = have.links.iter().filter(|(_, link)| !link.is_ours() || frozen(link));
     // A route of anybody's goes with its link, so one on a link of ours is at our mercy.
     let on_ours = |route: &Route| {

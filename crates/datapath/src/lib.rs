@@ -29,6 +29,9 @@ pub enum Trouble {
         /// What it said.
         said: String,
     },
+    /// Another change of this gateway is under way, and was not over in time. Nothing was changed.
+    #[error("another change of the gateway is still running")]
+    Busy,
     /// Somebody leads since, and has been here. Nothing was changed.
     #[error("the gateway follows a newer leader (term {by})")]
     Superseded {

@@ -35,7 +35,10 @@ pub enum RunError {
     /// No end in time.
     #[error("a command in the gateway did not end within {0:?}")]
     TimedOut(Duration),
-    /// The connection broke.
+    /// The API server could not be asked: that says nothing about the gateway.
+    #[error("the API server does not answer: {0}")]
+    Unreachable(String),
+    /// The connection broke, or the server could not serve just then.
     #[error("the connection to the gateway was lost: {0}")]
     Lost(String),
 }

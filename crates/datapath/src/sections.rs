@@ -26,6 +26,9 @@ pub(crate) struct Sections {
     pub(crate) same: bool,
 }
 
+/// The status of a script that gave up because another one was at work.
+const BUSY: i32 = 75;
+
 impl Sections {
     /// Splits a script's stdout. A tool that the script missed, a newer leader and a status other than 0 are
     /// errors.
@@ -61,6 +64,7 @@ impl Sections {
             }
         }
         match sections.by_name.remove("error") {
+            _ if status == BUSY => Err(Trouble::Busy),
             Some(error) if status != 0 => Err(failed(status, &error.text)),
             _ if status != 0 => Err(failed(status, "no reason given")),
             _ => Ok(sections),
@@ -86,7 +90,17 @@ impl Sections {
 pub(crate) fn failed(status: i32, said: &str) -> Trouble {
     let complaints: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("! ")).collect();
     let said = if complaints.is_empty() { said.trim().to_owned() } else { complaints.join("; ") };
-    Trouble::Failed { status, said }
+    Trouble::Failed { status, said: cut(said) }
+}
+
+/// What a tool says ends up in a condition, once for each tunnel.
+pub(crate) fn cut(mut text: String) -> String {
+    const LONGEST: usize = 1024;
+    if text.len() > LONGEST {
+        text.truncate(text.floor_char_boundary(LONGEST));
+        text.push('…');
+    }
+    text
 }
 
 fn unframed(why: &str) -> Trouble {
@@ -137,6 +151,12 @@ mod tests {
         let superseded = Sections::parse(b"@@causeway superseded 7\n@@causeway done 0\n");
         assert_eq!(superseded, Err(Trouble::Superseded { by: 7 }));
         let busy = b"@@causeway begin error\nbusy\n@@causeway end 0\n@@causeway done 75\n";
-        assert_eq!(Sections::parse(busy), Err(Trouble::Failed { status: 75, said: "busy".into() }));
+        assert_eq!(Sections::parse(busy), Err(Trouble::Busy));
+        let text = "x".repeat(5000);
+        let long = format!("@@causeway begin error\n{text}\n@@causeway end 0\n@@causeway done 1\n");
+        let Err(Trouble::Failed { said, .. }) = Sections::parse(long.as_bytes()) else {
+            panic!("no failure")
+        };
+        assert!(said.len() < 1100, "a condition has room for so much: {}", said.len());
     }
 }

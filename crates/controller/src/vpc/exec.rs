@@ -22,6 +22,11 @@ const PIPE: usize = 64 * 1024;
 /// A command that was told that its output has arrived ends within this.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// A gateway is not trusted with more of our memory: ten times what ten thousand tunnels make it print.
+const LONGEST_OUTPUT: usize = 32 * 1024 * 1024;
+/// Of what it complains.
+const LONGEST_COMPLAINT: u64 = 64 * 1024;
+
 /// What a command that has much to do may take longer.
 const PER_BYTE: Duration = Duration::from_micros(10);
 
@@ -71,10 +76,14 @@ impl PodExec {
         let talk = async {
             // A command may end without having read all; what it printed says how it went.
             let _ = stdin.write_all(input).await;
-            while end_of(&out).is_none() && stdout.read_buf(&mut out).await.is_ok_and(|count| count > 0) {}
+            while end_of(&out).is_none()
+                && out.len() < LONGEST_OUTPUT
+                && stdout.read_buf(&mut out).await.is_ok_and(|count| count > 0)
+            {}
         };
         let complaints = async {
-            let _ = stderr.read_to_end(&mut err).await;
+            let _ = (&mut stderr).take(LONGEST_COMPLAINT).read_to_end(&mut err).await;
+            let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
             std::future::pending::<()>().await;
         };
         tokio::select! {
@@ -85,8 +94,12 @@ impl PodExec {
             self.farewells.spawn(farewell(process, stdin, status));
             return Ok(Output { status: None, stdout: out, stderr: err });
         }
+        if out.len() >= LONGEST_OUTPUT {
+            return Err(RunError::Lost(format!("it printed more than {LONGEST_OUTPUT} bytes")));
+        }
         let status = status.await;
-        let _ = stderr.read_to_end(&mut err).await;
+        let left = LONGEST_COMPLAINT.saturating_sub(err.len() as u64);
+        let _ = stderr.take(left).read_to_end(&mut err).await;
         let status = status.map(|status| exit_status(&status, &mut err)).transpose()?;
         Ok(Output { status, stdout: out, stderr: err })
     }
@@ -118,9 +131,14 @@ impl Run for PodExec {
 
 fn refusal(error: &kube::Error) -> RunError {
     match error {
+        // The server has too much to do, or is about to start or to end.
+        kube::Error::Api(status) if matches!(status.code, 408 | 429 | 503 | 504) => {
+            RunError::Unreachable(status.message.clone())
+        }
+        kube::Error::Api(status) if status.code >= 500 => RunError::Lost(status.message.clone()),
         kube::Error::Api(status) => RunError::Refused(status.message.clone()),
         kube::Error::UpgradeConnection(error) => RunError::Refused(error.to_string()),
-        other => RunError::Lost(other.to_string()),
+        other => RunError::Unreachable(other.to_string()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use causeway_core::GatewayName;
 use causeway_core::vpc::compile::{self, GatewayTask};
@@ -43,11 +44,11 @@ impl Vpc {
                 term.superseded_by(by);
                 return Next::Retry;
             }
-            Err(Stop::Unanswered(trouble)) if self.looks.first_unanswered(gateway) => {
+            Err(Stop::Unanswered(trouble, grace)) if self.looks.unanswered(gateway) < grace => {
                 tracing::info!(%gateway, pod = %task.pod.key, "no whole answer, observing again: {trouble}");
                 return Next::Retry;
             }
-            Err(Stop::Unanswered(trouble) | Stop::Trouble(trouble)) => Err(trouble),
+            Err(Stop::Unanswered(trouble, _) | Stop::Trouble(trouble)) => Err(trouble),
         };
         match &result {
             Ok(_) => self.looks.answered(gateway),
@@ -74,7 +75,12 @@ impl Vpc {
     async fn sweep(self: &Arc<Self>, gateway: &GatewayName, task: &GatewayTask, term: &Term) -> bool {
         let want = Want { frozen: task.want.frozen.clone(), ..Want::default() };
         let mut done = true;
-        for pod in &task.sweep {
+        let waits = |pod: &PodRef| {
+            // It may serve the gateway again by now.
+            let task = compile::gateway(&self.desk.state(), gateway);
+            task.is_some_and(|task| task.sweep.contains(pod))
+        };
+        for pod in task.sweep.iter().filter(|pod| waits(pod)) {
             let revision = self.desk.state().revision();
             let result = self.empty(gateway, pod, &want, term).await;
             if !term.is_held() {
@@ -86,7 +92,8 @@ impl Vpc {
                     term.superseded_by(by);
                     return false;
                 }
-                Err(Stop::Unanswered(trouble) | Stop::Trouble(trouble)) => {
+                Err(Stop::Unanswered(_, grace)) if self.looks.unanswered(gateway) < grace => return false,
+                Err(Stop::Unanswered(trouble, _) | Stop::Trouble(trouble)) => {
                     tracing::warn!(%gateway, pod = %pod.key, reason = trouble.reason(), "sweep failed: {trouble}");
                     Err(trouble)
                 }
@@ -194,6 +201,7 @@ impl Vpc {
         term: &Term,
     ) -> Result<Listed, Stop> {
         let Some((have, digest)) = last else {
+            still_leads(term)?;
             let applied = commands.apply(&Plan::default(), term.number()).await;
             let Listing { have, digest } = self.counted("observe", applied)?.listing;
             return Ok((Arc::new(have), digest));
@@ -213,9 +221,7 @@ impl Vpc {
     ) -> Result<(BTreeMap<usize, Trouble>, Listed), Stop> {
         // Whatever comes of it, what was observed before no longer holds.
         self.looks.outdate(gateway);
-        if !term.is_held() {
-            return Err(Stop::Unanswered(Trouble::ExecRefused("this replica no longer leads".into())));
-        }
+        still_leads(term)?;
         self.metrics.count_steps(plan.steps.len());
         let Applied { listing, failures } =
             self.counted("apply", commands.apply(plan, term.number()).await)?;
@@ -257,32 +263,45 @@ impl Vpc {
     }
 }
 
+/// How long a gateway may be without a whole answer before its tunnels report that: a server that is starting refuses
+/// everything for a second or two.
+const SHORT: Duration = Duration::from_secs(3);
+/// The same where the API server did not pass the question on, which says nothing about the gateway. When that server
+/// serves nobody the term ends sooner.
+const LONG: Duration = Duration::from_secs(60);
+
 /// Why a visit came to nothing.
 enum Stop {
-    /// The gateway, or the way to it, is in trouble.
+    /// The gateway is in trouble.
     Trouble(Trouble),
-    /// No whole answer came. Once is no reason to say anything of the tunnels.
-    Unanswered(Trouble),
+    /// No whole answer came, or a refusal. For so long that is no reason to report anything.
+    Unanswered(Trouble, Duration),
     /// A newer term has been seen there.
     Superseded(u64),
 }
 
-fn stop(error: datapath::Trouble) -> Stop {
-    match error {
-        datapath::Trouble::Run(RunError::Lost(_) | RunError::TimedOut(_)) => Stop::Unanswered(trouble(error)),
-        datapath::Trouble::Superseded { by } => Stop::Superseded(by),
-        _ => Stop::Trouble(trouble(error)),
-    }
+/// To be called right before a change.
+fn still_leads(term: &Term) -> Result<(), Stop> {
+    let lost = || Stop::Unanswered(Trouble::ExecRefused("this replica no longer leads".into()), LONG);
+    if term.is_held() { Ok(()) } else { Err(lost()) }
 }
 
-fn trouble(error: datapath::Trouble) -> Trouble {
+fn stop(error: datapath::Trouble) -> Stop {
+    use datapath::Trouble as From;
     match error {
-        datapath::Trouble::Run(RunError::Refused(why) | RunError::Lost(why)) => Trouble::ExecRefused(why),
-        datapath::Trouble::Run(RunError::TimedOut(limit)) => Trouble::ExecTimedOut(limit.as_secs()),
-        datapath::Trouble::ToolMissing(tool) => Trouble::ToolMissing(tool),
-        failed @ (datapath::Trouble::Failed { .. }
-        | datapath::Trouble::Superseded { .. }
-        | datapath::Trouble::Unreadable { .. }) => Trouble::CommandFailed(failed.to_string()),
+        From::Run(RunError::Unreachable(why)) => Stop::Unanswered(Trouble::ExecRefused(why), LONG),
+        From::Run(RunError::Lost(why) | RunError::Refused(why)) => {
+            Stop::Unanswered(Trouble::ExecRefused(why), SHORT)
+        }
+        From::Run(RunError::TimedOut(limit)) => {
+            Stop::Unanswered(Trouble::ExecTimedOut(limit.as_secs()), SHORT)
+        }
+        From::Busy => Stop::Unanswered(Trouble::CommandFailed(From::Busy.to_string()), LONG),
+        From::Superseded { by } => Stop::Superseded(by),
+        From::ToolMissing(tool) => Stop::Trouble(Trouble::ToolMissing(tool)),
+        failed @ (From::Failed { .. } | From::Unreadable { .. }) => {
+            Stop::Trouble(Trouble::CommandFailed(failed.to_string()))
+        }
     }
 }
 

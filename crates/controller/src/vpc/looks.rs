@@ -9,14 +9,15 @@ use causeway_core::vpc::Have;
 use causeway_datapath::vpc::Digest;
 use tokio::time::Instant;
 
-/// The last observation of each gateway, and how often in a row one has not answered.
+/// The last observation of each gateway, and since when one has not answered.
 #[derive(Default)]
 pub(super) struct Looks(Mutex<BTreeMap<GatewayName, Look>>);
 
 #[derive(Default)]
 struct Look {
     observed: Option<Observed>,
-    unanswered: u32,
+    /// Since when the gateway has not answered.
+    unanswered: Option<Instant>,
 }
 
 /// An observation of a pod.
@@ -82,7 +83,8 @@ impl Looks {
         if same {
             observed.at = Instant::now();
         } else {
-            observed.lines = None;
+            // To ask once more would only say the same: it has to be listed.
+            (observed.lines, observed.digest) = (None, None);
         }
         same
     }
@@ -94,17 +96,15 @@ impl Looks {
         }
     }
 
-    /// Whether it is the first time in a row that the gateway did not answer.
-    pub(super) fn first_unanswered(&self, gateway: &GatewayName) -> bool {
+    /// For how long the gateway has not answered; at the first time in a row for no time.
+    pub(super) fn unanswered(&self, gateway: &GatewayName) -> Duration {
         let mut looks = self.lock();
-        let look = looks.entry(gateway.clone()).or_default();
-        look.unanswered += 1;
-        look.unanswered == 1
+        looks.entry(gateway.clone()).or_default().unanswered.get_or_insert_with(Instant::now).elapsed()
     }
 
     pub(super) fn answered(&self, gateway: &GatewayName) {
         if let Some(look) = self.lock().get_mut(gateway) {
-            look.unanswered = 0;
+            look.unanswered = None;
         }
     }
 }
@@ -145,7 +145,7 @@ mod tests {
         assert!(known(3));
         assert!(!looks.confirm(&gateway, "a", 3, &other), "nothing said so");
         assert!(!known(3));
-        assert!(looks.last(&gateway, "a").is_some_and(|(_, last)| last == Some(digest)));
+        assert!(looks.last(&gateway, "a").is_some_and(|(_, last)| last.is_none()), "it has to be listed");
         tokio::time::advance(MINUTE).await;
         assert!(!known(3));
     }

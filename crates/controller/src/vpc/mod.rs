@@ -18,7 +18,7 @@ mod watch;
 use std::sync::Arc;
 use std::time::Duration;
 
-use causeway_core::vpc::{Given, Scope, State};
+use causeway_core::vpc::{Event, Given, Scope, State};
 use tokio::sync::watch as channel;
 
 use crate::election::Term;
@@ -130,5 +130,6 @@ impl Room for Vpc {
     fn term_ended(&self) {
         self.monitors.close();
         self.looks.clear();
+        self.desk.tell(Event::TermEnded);
     }
 }

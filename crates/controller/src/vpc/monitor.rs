@@ -7,7 +7,7 @@
 //! visited again, which opens it anew.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -16,10 +16,12 @@ use causeway_core::vpc::Scope;
 use causeway_core::vpc::objects::PodRef;
 use causeway_datapath::RunError;
 use causeway_datapath::vpc::{Digest, Heard, Monitor as Script};
+use futures::StreamExt;
 use kube::api::AttachedProcess;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Vpc;
@@ -27,6 +29,8 @@ use super::exec::PodExec;
 
 /// Changes come in bursts: an observation follows the first of them by this much.
 const DEBOUNCE: Duration = Duration::from_millis(20);
+/// Longer than any that `ip` prints.
+const LONGEST_LINE: usize = 64 * 1024;
 /// So many heartbeats in a row must not be missing.
 const MISSED: u32 = 3;
 /// One that ended is opened again no sooner than this after its start.
@@ -41,6 +45,13 @@ struct Monitor {
     task: AbortOnDropHandle<()>,
     lines: Arc<AtomicU64>,
     questions: mpsc::Sender<Question>,
+    closed: Arc<AtomicBool>,
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        self.closed.store(true, Ordering::Release);
+    }
 }
 
 /// Is answered with the digest of what the gateway holds, if it can make one.
@@ -54,7 +65,9 @@ impl Monitors {
     /// How many lines the monitor of a pod has printed, while it runs.
     pub(super) fn lines(&self, gateway: &GatewayName, pod: &PodRef) -> Option<u64> {
         let monitors = self.lock();
-        let monitor = monitors.get(gateway).filter(|m| m.pod_uid == pod.uid && !m.task.is_finished())?;
+        // One that has ended may not be gone yet.
+        let runs = |monitor: &&Monitor| !monitor.questions.is_closed() && !monitor.task.is_finished();
+        let monitor = monitors.get(gateway).filter(|monitor| monitor.pod_uid == pod.uid).filter(runs)?;
         Some(monitor.lines.load(Ordering::Acquire))
     }
 
@@ -82,11 +95,13 @@ struct Ending {
     room: Weak<Vpc>,
     gateway: GatewayName,
     began: bool,
+    closed: Arc<AtomicBool>,
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        if let Some(room) = self.room.upgrade().filter(|_| self.began) {
+        if let Some(room) = self.room.upgrade().filter(|_| self.began && !self.closed.load(Ordering::Acquire))
+        {
             tracing::debug!(gateway = %self.gateway, "the monitor ended");
             room.desk.add(Scope::Gateway(self.gateway.clone()));
         }
@@ -108,9 +123,17 @@ impl Vpc {
         self.metrics.count_exec("monitor", &opened);
         let (alive, mut is_alive) = watch::channel(false);
         let (questions, asked) = mpsc::channel(1);
-        let (process, lines) = (opened?, Arc::new(AtomicU64::new(0)));
+        let (process, lines, closed) =
+            (opened?, Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        // Nobody has listened since the last one ended.
+        self.looks.outdate(gateway);
         let mut session = Session {
-            ending: Ending { room: Arc::downgrade(self), gateway: gateway.clone(), began: false },
+            ending: Ending {
+                room: Arc::downgrade(self),
+                gateway: gateway.clone(),
+                began: false,
+                closed: closed.clone(),
+            },
             pod_uid: pod.uid.clone(),
             interval: self.options.drift_interval,
             alive,
@@ -124,7 +147,8 @@ impl Vpc {
             }
         });
         let task = AbortOnDropHandle::new(task);
-        self.monitors.set(gateway, Some(Monitor { pod_uid: pod.uid.clone(), task, lines, questions }));
+        self.monitors
+            .set(gateway, Some(Monitor { pod_uid: pod.uid.clone(), task, lines, questions, closed }));
         match timeout(limit, is_alive.wait_for(|alive| *alive)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) => Err(RunError::Lost("the monitor ended before it began".into())),
@@ -174,13 +198,13 @@ impl Session {
         if stdin.write_all(&Script::input(self.interval)).await.is_err() {
             return;
         }
-        let mut lines = BufReader::new(stdout).lines();
+        let mut lines = FramedRead::new(stdout, LinesCodec::new_with_max_length(LONGEST_LINE));
         let mut question: (u64, Option<Question>) = (0, None);
         let mut due: Option<Instant> = None;
         let mut silence = Instant::now() + MISSED * self.interval;
         loop {
             let line = tokio::select! {
-                line = timeout_at(due.unwrap_or(silence), lines.next_line()) => line,
+                line = timeout_at(due.unwrap_or(silence), lines.next()) => line,
                 Some(next) = asked.recv() => {
                     question = (question.0 + 1, Some(next));
                     if stdin.write_all(Script::ask(question.0).as_bytes()).await.is_err() {
@@ -190,8 +214,8 @@ impl Session {
                 }
             };
             let heard = match line {
-                Ok(Ok(Some(line))) => Heard::of(&line),
-                Ok(Ok(None) | Err(_)) => return,
+                Ok(Some(Ok(line))) => Heard::of(&line),
+                Ok(None | Some(Err(_))) => return,
                 Err(_) if due.take().is_some() => {
                     self.visit();
                     continue;

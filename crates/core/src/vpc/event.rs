@@ -69,4 +69,6 @@ pub enum Event {
     Egress(Vec<Ipv4Addr>),
     /// How a visit to a gateway went.
     Outcome(GatewayName, Outcome),
+    /// Others may change the gateways from now on: what visits found no longer counts.
+    TermEnded,
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use super::{LINK_GROUP, MARK, ROUTE_PROTOCOL};
+use super::{LEAVING_GROUP, LINK_GROUP, MARK, ROUTE_PROTOCOL};
 use crate::names::{Cidr, HostAddr, ObjectKey};
 
 /// A gateway's network namespace at one moment.
@@ -133,7 +133,12 @@ pub enum NatRule {
 impl Link {
     /// Whether we made it.
     pub fn is_ours(&self) -> bool {
-        self.group == LINK_GROUP
+        self.group == LINK_GROUP || self.is_leaving()
+    }
+
+    /// Whether its deletion has begun.
+    pub fn is_leaving(&self) -> bool {
+        self.group == LEAVING_GROUP
     }
 
     /// The object that its alias names.

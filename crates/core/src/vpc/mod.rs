@@ -39,6 +39,8 @@ pub use want::{EgressRange, Inbound, TunnelKind, TunnelWant, Want};
 
 /// Link group of every link we make (`CWY` and a version), set in the same call that makes it.
 pub const LINK_GROUP: u32 = 0x4357_5901;
+/// The group of links of ours that are being deleted together. One that is still in it was left over.
+pub const LEAVING_GROUP: u32 = LINK_GROUP + 1;
 /// Routing protocol number of every route we make.
 pub const ROUTE_PROTOCOL: u8 = 157;
 /// How aliases and rule comments of ours begin; the object's key follows.

@@ -289,7 +289,9 @@ fn places_to_free<'a>(buildable: &Tunnels<'a>, index: &Index<'a>) -> BTreeMap<&'
         let kind = link_kind(tunnel);
         for link in index.in_the_way_of(name.as_str(), tunnel) {
             let stays = link == name.as_str()
-                && index.our_link(link).is_some_and(|link| link.kind.as_ref() == Some(&kind));
+                && index
+                    .our_link(link)
+                    .is_some_and(|link| link.kind.as_ref() == Some(&kind) && !link.is_leaving());
             if !stays {
                 freed.entry(link).or_insert(*tunnel);
             }

@@ -169,6 +169,10 @@ impl State {
                 if before == self.own.globalnet() { Touched::new() } else { self.around_us() }
             }
             Event::Outcome(gateway, outcome) => self.apply_outcome(gateway, outcome),
+            Event::TermEnded => {
+                self.visits.forget_outcomes();
+                Touched::new()
+            }
         }
     }
 

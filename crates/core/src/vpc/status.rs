@@ -107,7 +107,7 @@ fn blocked(tunnel: &Tunnel, trouble: &Trouble) -> TunnelStatus {
         tunnel.key.namespace(),
         tunnel.key.name()
     );
-    let mut status = tunnel.status.clone();
+    let mut status = TunnelStatus { observed_generation: Some(tunnel.generation), ..tunnel.status.clone() };
     set(&mut status, tunnel, CLEANUP_BLOCKED, true, trouble.reason(), message);
     set(&mut status, tunnel, READY, false, "Deleting", "the tunnel is being deleted".into());
     status

@@ -72,6 +72,12 @@ impl Visits {
         })
     }
 
+    /// Forgets what was found, and not which pods served.
+    pub(super) fn forget_outcomes(&mut self) {
+        self.gateways.values_mut().for_each(|visited| visited.outcomes.clear());
+        (self.held, self.unnamed) = (Groups::default(), Groups::default());
+    }
+
     /// Forgets the pods of a gateway that are not among these.
     pub(super) fn keep(&mut self, gateway: &GatewayName, uids: &BTreeSet<&str>) {
         let all = |visited: &Visited| visited.outcomes.keys().all(|uid| uids.contains(uid.as_str()));

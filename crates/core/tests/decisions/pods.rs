@@ -1,5 +1,7 @@
 //! Which pod of a gateway its tunnels are built on, and what becomes of the others.
 
+use std::collections::BTreeSet;
+
 use causeway_core::GatewayName;
 use causeway_core::vpc::compile::{self, GatewayTask};
 use causeway_core::vpc::exchange::{self, RecordTask};
@@ -98,6 +100,25 @@ fn after_a_restart_of_ours_the_one_that_others_know_is_kept() {
     assert_eq!(serving(&restarted), "kube-system/old");
     restarted.take_in(&record);
     assert_eq!(serving(&restarted), "kube-system/abc");
+}
+
+#[test]
+fn what_was_found_in_an_earlier_term_is_no_reason_to_say_anything() {
+    let mut world = two_replicas();
+    world.tunnel("ns1/demo", |_| {});
+    world.visit("gw1");
+    let pod_uid = task(&world).pod.uid;
+    let result = Err(Trouble::ExecTimedOut(10));
+    let outcome = Outcome { pod_uid, revision: world.state.revision(), result };
+    world.state.apply(Event::Outcome(gw1(), outcome));
+    assert_eq!(world.reason("ns1/demo"), "ExecTimedOut");
+    swept(&mut world, "abc", Visit::default());
+    assert_eq!(to_sweep(&world), Vec::<String>::new(), "seen without anything of ours");
+
+    assert_eq!(world.state.apply(Event::TermEnded), BTreeSet::new());
+    assert_eq!(world.status("ns1/demo"), None, "its gateway is awaited");
+    assert_eq!(to_sweep(&world), ["kube-system/abc"], "another leader may have built there");
+    assert_eq!(serving(&world), "kube-system/old");
 }
 
 #[test]

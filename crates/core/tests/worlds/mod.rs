@@ -9,8 +9,8 @@ use std::net::Ipv4Addr;
 use causeway_core::names::{Cidr, HostAddr, ObjectKey};
 use causeway_core::vpc::action::{LOOSE, clamp_spec, rule_spec, shared_clamp_spec};
 use causeway_core::vpc::{
-    EgressRange, Have, Inbound, LINK_GROUP, Link, LinkKind, Nat, NatRule, ROUTE_PROTOCOL, Refused, Route,
-    TunnelKind, TunnelWant, Variant, Want,
+    EgressRange, Have, Inbound, LEAVING_GROUP, LINK_GROUP, Link, LinkKind, Nat, NatRule, ROUTE_PROTOCOL,
+    Refused, Route, TunnelKind, TunnelWant, Variant, Want,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -100,14 +100,21 @@ fn link() -> impl Strategy<Value = Link> {
         4 => owner().prop_map(|owner| Some(format!("causeway:{owner}"))),
     ];
     let settings = (any::<bool>(), any::<bool>(), any::<bool>(), pick(&[0, 1, LOOSE]), pick(&[0, 800]));
-    (pick(&[LINK_GROUP, LINK_GROUP, 0]), alias, link_kind(), vec(address(), 0..4), settings).prop_map(
-        |(group, alias, kind, mut addresses, (up, proxy_arp, promotes, rp_filter, proxy_delay))| {
-            let mut seen = BTreeSet::new();
-            addresses.retain(|address| seen.insert(*address));
-            let settings = Link { proxy_arp, promotes, rp_filter, proxy_delay, ..Link::default() };
-            Link { group, alias, kind, up, addresses, ..settings }
-        },
+    (
+        pick(&[LINK_GROUP, LINK_GROUP, LINK_GROUP, LEAVING_GROUP, 0]),
+        alias,
+        link_kind(),
+        vec(address(), 0..4),
+        settings,
     )
+        .prop_map(
+            |(group, alias, kind, mut addresses, (up, proxy_arp, promotes, rp_filter, proxy_delay))| {
+                let mut seen = BTreeSet::new();
+                addresses.retain(|address| seen.insert(*address));
+                let settings = Link { proxy_arp, promotes, rp_filter, proxy_delay, ..Link::default() };
+                Link { group, alias, kind, up, addresses, ..settings }
+            },
+        )
 }
 
 /// What distinguishes two links of one kind for the kernel.

@@ -15,7 +15,12 @@ use super::render::{Input, Part};
 fn as_run(plan: &Plan) -> Vec<&Action> {
     let input = Input::of(plan);
     assert!(input.unsayable.is_empty());
-    let order: Vec<usize> = Part::ALL.into_iter().flat_map(|part| input.steps(part)).collect();
+    let lines: Vec<usize> =
+        Part::ALL.into_iter().flat_map(|part| input.steps(part)).flatten().copied().collect();
+    // A step that takes two lines is done with the second.
+    let is_last = |(line, index): &(usize, usize)| !lines[line + 1..].contains(index);
+    let order: Vec<usize> =
+        lines.iter().copied().enumerate().filter(is_last).map(|(_, index)| index).collect();
     assert_eq!(order.len(), plan.steps.len(), "every step has its line");
     order.into_iter().map(|index| &plan.steps[index].action).collect()
 }

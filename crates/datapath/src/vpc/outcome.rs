@@ -9,7 +9,7 @@ use causeway_core::vpc::{Action, LinkKind, Plan};
 
 use super::StepError;
 use super::render::{Input, Part};
-use crate::sections::{Section, Sections};
+use crate::sections::{Section, Sections, cut};
 
 /// The failed steps of a plan by index.
 pub(crate) fn failures(plan: &Plan, input: &Input, sections: &Sections) -> BTreeMap<usize, StepError> {
@@ -20,21 +20,19 @@ pub(crate) fn failures(plan: &Plan, input: &Input, sections: &Sections) -> BTree
     }
     // Flows that could not be forgotten end by themselves when their senders pause: nothing is missing.
     for part in Part::ALL.into_iter().filter(|part| *part != Part::Flows) {
-        let (steps, last) = (input.steps(part), input.last_line(part));
-        let lines = steps.len() + usize::from(!last.is_empty());
+        let lines = input.steps(part);
         let Some(section) = sections.find(part.section()) else {
             // The script prints a section for every part that has lines, so a part without one never ran.
-            failures
-                .extend(steps.into_iter().map(|step| (step, StepError::Refused("it was not tried".into()))));
+            let steps = lines.into_iter().flatten();
+            failures.extend(steps.map(|step| (*step, StepError::Refused("it was not tried".into()))));
             continue;
         };
         let reasons = match part {
-            Part::Nat(_) => all_or_nothing(section, lines),
-            Part::Links | Part::Sysctls | Part::Routes | Part::Flows => by_line(section, lines),
+            Part::Nat(_) => all_or_nothing(section, lines.len()),
+            Part::Links | Part::Sysctls | Part::Routes | Part::Flows => by_line(section, lines.len()),
         };
         for (line, reason) in reasons {
-            let about = steps.get(line).map_or(last, std::slice::from_ref);
-            for step in about {
+            for step in lines[line] {
                 failures.insert(*step, explain(&plan.steps[*step].action, reason.clone()));
             }
         }
@@ -87,7 +85,7 @@ fn said(lines: &[&str]) -> String {
     // Warnings come with a hash and explain nothing.
     let words: Vec<String> =
         lines.iter().filter(|line| !line.starts_with('#')).map(|line| clean(line)).collect();
-    if words.is_empty() { "no reason given".into() } else { words.join("; ") }
+    if words.is_empty() { "no reason given".into() } else { cut(words.join("; ")) }
 }
 
 fn explain(action: &Action, reason: String) -> StepError {

@@ -5,18 +5,15 @@
 //! no rule would leave with the wrong source, and connection tracking would keep that for its whole flow.
 
 use std::fmt::Write as _;
-use std::sync::LazyLock;
 
 use causeway_core::vpc::action::{LOOSE, clamp_spec, rule_spec, shared_clamp_spec};
-use causeway_core::vpc::{Action, LINK_GROUP, LinkKind, MARK, Plan, ROUTE_PROTOCOL, Route, Variant};
+use causeway_core::vpc::{
+    Action, LEAVING_GROUP, LINK_GROUP, LinkKind, MARK, Plan, ROUTE_PROTOCOL, Route, Variant,
+};
 
 /// Milliseconds after which an unanswered ARP request is sent again. Two ends never come up together: with the
 /// kernel's second, the first packet through a new tunnel would wait for most of it.
 const RETRANS: u32 = 50;
-
-/// Links that go together are put into this group and deleted as one: the kernel waits once for all of them, where each
-/// by itself would take it twenty milliseconds.
-const DOOMED_GROUP: u32 = LINK_GROUP + 1;
 
 /// The parts of the input, in the order that the script runs them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,56 +57,64 @@ impl Part {
 /// The input and where each step went.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
-    lines: Vec<(Part, usize, String)>,
+    lines: Vec<Line>,
     /// Steps about a link whose name would mean something else in a batch.
     pub(crate) unsayable: Vec<usize>,
-    /// The steps that are one more line together, the last one of its part.
-    doomed: Vec<usize>,
+}
+
+/// A line of a part, and the steps that it is about.
+#[derive(Debug)]
+struct Line {
+    part: Part,
+    steps: Vec<usize>,
+    text: String,
 }
 
 impl Input {
-    /// Renders every step of a plan.
+    /// Renders every step of a plan. What frees a place comes first in its part, and what deletes a link last.
     pub(crate) fn of(plan: &Plan) -> Self {
         let mut input = Self::default();
+        let (mut freed, mut deleted, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for (index, step) in plan.steps.iter().enumerate() {
-            if !is_sayable(&step.action) {
-                input.unsayable.push(index);
-                continue;
-            }
-            if matches!(step.action, Action::LinkDel { .. }) {
-                input.doomed.push(index);
-            }
-            input.lines.push((part(&step.action), index, line(&step.action)));
-        }
-        if let [_] = input.doomed[..] {
-            input.doomed.clear();
-        }
-        for (_, index, line) in &mut input.lines {
-            if let (Ok(_), Action::LinkDel { link }) =
-                (input.doomed.binary_search(index), &plan.steps[*index].action)
-            {
-                *line = format!("link set dev {link} group {DOOMED_GROUP}");
+            match &step.action {
+                action if !is_sayable(action) => input.unsayable.push(index),
+                Action::LinkFree { link } => freed.push((index, link.as_str())),
+                Action::LinkDel { link } => deleted.push((index, link.as_str())),
+                action => {
+                    others.push(Line { part: part(action), steps: vec![index], text: line(action) });
+                }
             }
         }
+        input.delete(Part::Links, &freed);
+        input.lines.append(&mut others);
+        input.delete(Part::Routes, &deleted);
         input
     }
 
-    /// The steps of one part; the first is on line 1.
-    pub(crate) fn steps(&self, part: Part) -> Vec<usize> {
-        self.lines.iter().filter(|line| line.0 == part).map(|line| line.1).collect()
+    /// Links that go together are put into a group and deleted as one: the kernel waits once for all of them, where
+    /// each by itself would take it twenty milliseconds.
+    fn delete(&mut self, part: Part, links: &[(usize, &str)]) {
+        if let [(index, link)] = links {
+            self.lines.push(Line { part, steps: vec![*index], text: format!("link del dev {link}") });
+        } else if !links.is_empty() {
+            for (index, link) in links {
+                let text = format!("link set dev {link} group {LEAVING_GROUP}");
+                self.lines.push(Line { part, steps: vec![*index], text });
+            }
+            let steps = links.iter().map(|(index, _)| *index).collect();
+            self.lines.push(Line { part, steps, text: format!("link del group {LEAVING_GROUP}") });
+        }
     }
 
-    /// The steps that the last line of a part, after those of the steps, is about.
-    pub(crate) fn last_line(&self, part: Part) -> &[usize] {
-        if part == Part::Routes { &self.doomed } else { &[] }
+    /// The steps that each line of a part is about.
+    pub(crate) fn steps(&self, part: Part) -> Vec<&[usize]> {
+        self.lines.iter().filter(|line| line.part == part).map(|line| line.steps.as_slice()).collect()
     }
 
     /// What the script reads: a line with the term and the length of each part, and the parts.
     pub(crate) fn bytes(&self, term: Option<u64>) -> Vec<u8> {
         let parts = Part::ALL.map(|part| {
-            let last = (!self.last_line(part).is_empty()).then_some(DELETE_DOOMED.as_str());
-            let lines =
-                self.lines.iter().filter(|line| line.0 == part).map(|line| line.2.as_str()).chain(last);
+            let lines = self.lines.iter().filter(|line| line.part == part).map(|line| line.text.as_str());
             match part {
                 Part::Nat(_) => tables(lines),
                 _ => lines.fold(String::new(), |text, line| text + line + "\n"),
@@ -124,8 +129,6 @@ impl Input {
         text.into_bytes()
     }
 }
-
-static DELETE_DOOMED: LazyLock<String> = LazyLock::new(|| format!("link del group {DOOMED_GROUP}"));
 
 /// Rules by the table that their chain is in; a table without any is not mentioned.
 fn tables<'a>(rules: impl Iterator<Item = &'a str>) -> String {
@@ -183,6 +186,7 @@ fn line(action: &Action) -> String {
         }
         Action::LinkAlias { link, owner } => format!("link set dev {link} alias {MARK}{owner}"),
         Action::LinkUp { link } => format!("link set dev {link} up"),
+        // As part of a batch: see `Input::delete`.
         Action::LinkFree { link } | Action::LinkDel { link } => format!("link del dev {link}"),
         Action::ProxyDelay { link } => {
             format!("ntable change name arp_cache dev {link} proxy_delay 0 retrans {RETRANS}")
@@ -325,9 +329,15 @@ mod tests {
 
     #[test]
     fn links_that_go_together_are_deleted_as_one() {
-        let plan = steps(["a", "b"].map(|link| Action::LinkDel { link: link.into() }).to_vec());
-        insta::assert_snapshot!(text(&plan), @r#"
-        7 0 0 0 0 90 0
+        let free = |link: &str| Action::LinkFree { link: link.into() };
+        let del = |link: &str| Action::LinkDel { link: link.into() };
+        let up = Action::LinkUp { link: "u".parse().expect("name") };
+        insta::assert_snapshot!(text(&steps(vec![free("x"), free("y"), del("a"), up, del("b")])), @r#"
+        7 90 0 0 0 108 0
+        link set dev x group 1129797890
+        link set dev y group 1129797890
+        link del group 1129797890
+        link set dev u up
         link set dev a group 1129797890
         link set dev b group 1129797890
         link del group 1129797890

@@ -55,7 +55,9 @@ impl<'a> Index<'a> {
             .map(|(name, link)| (name.as_str(), link.owner()))
             .collect();
         let is_frozen = |owner: &Option<ObjectKey>| owner.as_ref().is_some_and(|o| want.frozen.contains(o));
-        let frozen = ours.iter().filter(|(_, owner)| is_frozen(owner)).map(|(name, _)| *name).collect();
+        let stays = |name: &str| have.links.get(name).is_some_and(|link| !link.is_leaving());
+        let frozen = ours.iter().filter(|(name, owner)| is_frozen(owner) && stays(name));
+        let frozen = frozen.map(|(name, _)| *name).collect();
         let mut links_by_identity: BTreeMap<Identity, Vec<&str>> = BTreeMap::new();
         for (name, link) in &have.links {
             if let Some(identity) = link.kind.as_ref().and_then(Identity::of_link) {
