@@ -139,7 +139,7 @@ async fn follow_copies(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker, trouble: &
     let copy = |object: &kube::core::DeserializeGuard<GatewayExIp>| (object.name_any(), record(object));
     let tell = |seen: Result<Seen<_, _>, Interruption>| match seen {
         Ok(seen) => {
-            if let Some(change) = seen.change() {
+            if let Some((change, _)) = seen.change() {
                 feed.tell(Event::Copies(change));
             }
         }

@@ -39,11 +39,11 @@ impl Vpc {
         }
         let result = match result {
             Ok(visit) => Ok(visit),
-            Err(Stop::Superseded(by)) => {
+            Err(Stop::Superseded(by)) if term.superseded_by(by) => {
                 tracing::warn!(%gateway, by, "a newer term has been seen there");
-                term.superseded_by(by);
                 return Next::Retry;
             }
+            Err(Stop::Superseded(by)) => Err(no_such_term(by)),
             Err(Stop::Unanswered(trouble, grace)) if self.looks.unanswered(gateway) < grace => {
                 tracing::info!(%gateway, pod = %task.pod.key, "no whole answer, observing again: {trouble}");
                 return Next::Retry;
@@ -88,10 +88,8 @@ impl Vpc {
             }
             let result = match result {
                 Ok(visit) => Ok(visit),
-                Err(Stop::Superseded(by)) => {
-                    term.superseded_by(by);
-                    return false;
-                }
+                Err(Stop::Superseded(by)) if term.superseded_by(by) => return false,
+                Err(Stop::Superseded(by)) => Err(no_such_term(by)),
                 Err(Stop::Unanswered(_, grace)) if self.looks.unanswered(gateway) < grace => return false,
                 Err(Stop::Unanswered(trouble, _) | Stop::Trouble(trouble)) => {
                     tracing::warn!(%gateway, pod = %pod.key, reason = trouble.reason(), "sweep failed: {trouble}");
@@ -284,6 +282,14 @@ enum Stop {
 fn still_leads(term: &Term) -> Result<(), Stop> {
     let lost = || Stop::Unanswered(Trouble::ExecRefused("this replica no longer leads".into()), LONG);
     if term.is_held() { Ok(()) } else { Err(lost()) }
+}
+
+/// A gateway that refuses everybody is its own trouble, and nobody else's.
+fn no_such_term(number: u64) -> Trouble {
+    Trouble::CommandFailed(format!(
+        "the alias of its lo claims term {number}, which no leader has had; `ip link set dev lo alias ''` there \
+         removes it"
+    ))
 }
 
 fn stop(error: datapath::Trouble) -> Stop {

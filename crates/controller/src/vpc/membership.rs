@@ -105,7 +105,7 @@ pub(super) async fn follow(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker) {
             feed.tell(Event::NoMembers);
         }
         Ok(seen) => {
-            if let Some(change) = seen.change() {
+            if let Some((change, _)) = seen.change() {
                 feed.tell(Event::Members(change));
             }
         }

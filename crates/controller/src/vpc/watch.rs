@@ -83,11 +83,11 @@ pub(super) fn record(object: &DeserializeGuard<GatewayExIp>) -> Option<Record> {
 fn start_own(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
     let client = || room.house.client.clone();
     let tunnels = Watch::<LooseTunnel>::new(Api::all(client()));
-    sources.watch("vpcnattunnels", tunnels, by_key(parse::loose_tunnel), Event::Tunnels);
+    sources.watch("vpcnattunnels", tunnels, by_key(parse::loose_tunnel), |change, _| Event::Tunnels(change));
     // Listed anew now and then: both sides of the exchange are compared as a whole.
     let records = Watch::<GatewayExIp>::new(Api::all(client())).resync(room.options.resync_interval);
     let by_key = |object: &DeserializeGuard<GatewayExIp>| keyed(object, record(object));
-    sources.watch("gatewayexips", records, by_key, Event::Records);
+    sources.watch("gatewayexips", records, by_key, |change, _| Event::Records(change));
 }
 
 /// What gateways are: listed anew when kube-ovn is configured to name them otherwise.
@@ -136,7 +136,7 @@ async fn follow_named<K>(
 {
     let follow = |prefix: String| {
         let convert = by_name(move |object: &K| value(object, &prefix));
-        feed.clone().follow(gateways_only(&room), convert, event)
+        feed.clone().follow(gateways_only(&room), convert, move |change, _| event(change))
     };
     per_prefix(&room, follow).await;
 }
@@ -144,7 +144,7 @@ async fn follow_named<K>(
 async fn follow_pods(feed: Feed<Vpc>, room: Arc<Vpc>) {
     let follow = |prefix: String| {
         let convert = by_key(move |pod: &Pod| parse::gateway_pod(pod, &prefix));
-        feed.clone().follow(gateways_only(&room), convert, Event::Pods)
+        feed.clone().follow(gateways_only(&room), convert, |change, _| Event::Pods(change))
     };
     per_prefix(&room, follow).await;
 }
@@ -186,8 +186,8 @@ async fn follow_prefix(feed: Feed<Vpc>, room: Arc<Vpc>) {
 pub(super) fn only<V>(seen: Seen<String, V>) -> Option<Option<V>> {
     match seen {
         Seen::All { objects, .. } => Some(objects.into_values().next()),
-        Seen::Put(_, object) => Some(Some(object)),
-        Seen::Gone(_) => Some(None),
+        Seen::Put(_, object, _) => Some(Some(object)),
+        Seen::Gone(..) => Some(None),
         Seen::Missing | Seen::Forbidden(_) => None,
     }
 }
@@ -199,14 +199,17 @@ fn start_kube_ovn(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
         "vpc-nat-gateways",
         gateways,
         by_name(|gateway| Some(parse::vpc_gateway(gateway))),
-        Event::VpcGateways,
+        |change, _| Event::VpcGateways(change),
     );
     let eips = Watch::<kube_ovn::IptablesEIP>::new(Api::all(client()));
-    sources.watch("iptables-eips", eips, by_name(parse::eip), Event::Eips);
+    sources.watch("iptables-eips", eips, by_name(parse::eip), |change, _| Event::Eips(change));
     let subnets = Watch::<kube_ovn::Subnet>::new(Api::all(client()));
-    sources.watch("subnets", subnets, by_name(|subnet| Some(parse::subnet(subnet))), Event::Subnets);
+    sources.watch("subnets", subnets, by_name(|subnet| Some(parse::subnet(subnet))), |change, _| {
+        Event::Subnets(change)
+    });
     let vpcs = Watch::<kube_ovn::Vpc>::new(Api::all(client()));
-    sources.watch("vpcs", vpcs, by_name(|vpc| Some(parse::static_routes(vpc))), Event::Vpcs);
+    sources
+        .watch("vpcs", vpcs, by_name(|vpc| Some(parse::static_routes(vpc))), |change, _| Event::Vpcs(change));
 }
 
 /// What Submariner says of this cluster, unless it is given: what is not read needs no right to be read.
@@ -217,7 +220,7 @@ fn start_submariner(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
         let range = |cluster: &submariner::Cluster| -> Option<Cidr> {
             cluster.spec.global_cidr.as_ref()?.first()?.parse().ok()
         };
-        sources.watch("clusters", clusters, by_name(range), Event::Globalnets);
+        sources.watch("clusters", clusters, by_name(range), |change, _| Event::Globalnets(change));
     }
     if room.options.given.egress.is_empty() {
         let egress = Watch::<submariner::ClusterGlobalEgressIP>::new(Api::all(client())).named(EGRESS);
@@ -246,7 +249,7 @@ async fn follow_nodes(feed: Feed<Vpc>, watch: Watch<Node>, grace: Duration, cloc
     let nodes = Mutex::new(Nodes::new(i64::try_from(grace.as_secs()).unwrap_or(i64::MAX)));
     let lock = || nodes.lock().unwrap_or_else(PoisonError::into_inner);
     let changed = Notify::new();
-    let follow = feed.clone().follow(watch, by_name(|node| Some(parse::node(node))), |change| {
+    let follow = feed.clone().follow(watch, by_name(|node| Some(parse::node(node))), |change, _| {
         let event = Event::Nodes(lock().take(change, now()));
         changed.notify_one();
         event
@@ -280,7 +283,7 @@ mod tests {
         };
         assert_eq!(only(all(&[("it", 1)])), Some(Some(1)));
         assert_eq!(only(all(&[])), Some(None));
-        assert_eq!(only(Seen::Gone::<_, u8>("it".into())), Some(None));
+        assert_eq!(only(Seen::Gone::<_, u8>("it".into(), "7".into())), Some(None));
         assert_eq!(only::<u8>(Seen::Missing), None);
         assert_eq!(only::<u8>(Seen::Forbidden("no".into())), None);
     }
