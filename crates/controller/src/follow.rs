@@ -3,7 +3,7 @@
 //! Each list replaces what was known, so what happened while nobody watched is seen too. Objects are converted as
 //! they arrive, from a streaming list where the server has them, else page by page: never is a whole list of
 //! full objects held. A kind whose definition is missing, one that may not be read and one without objects are
-//! three different things to see. Pauses grow after failures and are spread by a seed that can be given.
+//! three different things to see.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -18,12 +18,16 @@ use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::pace::Pace;
+
 /// Objects of a page, where lists come in pages.
 const PAGE: u32 = 500;
 /// A watch is closed by the server after about this long; one that is silent for longer is dead.
 const WATCH: Duration = Duration::from_secs(290);
 /// A streaming list that says nothing for this long is given up.
 const STALLED: Duration = Duration::from_secs(30);
+/// After so many streaming lists in a row that were never complete pages are listed.
+const CUT_LISTS: u32 = 2;
 /// An API server that is starting forbids everything for a second or two.
 const FORBIDDEN_FOR: Duration = Duration::from_secs(5);
 /// Says in a bookmark that a streaming list is complete.
@@ -39,10 +43,10 @@ pub enum Seen<K, V> {
         /// The resourceVersion of the list.
         version: String,
     },
-    /// One object, added or changed.
-    Put(K, V),
-    /// One object that is gone.
-    Gone(K),
+    /// One object, added or changed, and the resourceVersion of that.
+    Put(K, V, String),
+    /// One object that is gone, and the resourceVersion of its end.
+    Gone(K, String),
     /// The kind's definition is not installed.
     Missing,
     /// The kind may not be read, for some seconds now.
@@ -50,43 +54,14 @@ pub enum Seen<K, V> {
 }
 
 impl<K, V> Seen<K, V> {
-    /// The change of a set; none where the set cannot be seen, so that what is known stays.
-    pub fn change(self) -> Option<Change<K, V>> {
+    /// The change of a set and its version; none where the set cannot be seen, so that what is known stays.
+    pub fn change(self) -> Option<(Change<K, V>, String)> {
         match self {
-            Self::All { objects, .. } => Some(Change::Reset(objects)),
-            Self::Put(key, value) => Some(Change::Put(key, value)),
-            Self::Gone(key) => Some(Change::Gone(key)),
+            Self::All { objects, version } => Some((Change::Reset(objects), version)),
+            Self::Put(key, value, version) => Some((Change::Put(key, value), version)),
+            Self::Gone(key, version) => Some((Change::Gone(key), version)),
             Self::Missing | Self::Forbidden(_) => None,
         }
-    }
-}
-
-/// Pauses between tries.
-#[derive(Debug, Clone)]
-pub struct Pace {
-    chance: fastrand::Rng,
-    failures: u32,
-}
-
-impl Pace {
-    const MIN: Duration = Duration::from_millis(200);
-    const MAX: Duration = Duration::from_secs(30);
-
-    /// With all chance from a seed.
-    pub fn seeded(seed: u64) -> Self {
-        Self { chance: fastrand::Rng::with_seed(seed), failures: 0 }
-    }
-
-    /// The next pause: it doubles each time, up to half a minute, and is spread over half of itself.
-    pub fn pause(&mut self) -> Duration {
-        let longest = Self::MIN.saturating_mul(1 << self.failures.min(16)).min(Self::MAX);
-        self.failures = self.failures.saturating_add(1);
-        longest.mul_f64(self.chance.f64().mul_add(0.5, 0.5))
-    }
-
-    /// All is well again.
-    pub fn reset(&mut self) {
-        self.failures = 0;
     }
 }
 
@@ -160,8 +135,11 @@ where
         convert: C,
         mut tell: impl FnMut(Result<Seen<C::Key, C::Value>, Interruption>),
     ) -> Infallible {
-        let mut follower = Follower { watch: self, convert, version: None, streaming: true, listed: None };
+        let mut follower =
+            Follower { watch: self, convert, version: None, streaming: true, cut: 0, listed: None };
         let mut absence = Absence::default();
+        // The last thing that was reported, until all is well again.
+        let mut reported = None;
         loop {
             let opened = Instant::now();
             let seen_before = follower.listed;
@@ -169,23 +147,32 @@ where
             if follower.listed != seen_before || opened.elapsed() > Pace::MAX {
                 pace.reset();
                 absence = Absence::default();
+                reported = None;
             }
-            match end {
-                Ok(Round::Again) => {}
-                Ok(Round::Ended) => sleep(pace.pause()).await,
-                Err(error) => {
-                    let kind = K::kind(&());
-                    match absence.judge(&error) {
-                        Some(Verdict::Missing) => tell(Ok(Seen::Missing)),
-                        Some(Verdict::Forbidden(why)) => tell(Ok(Seen::Forbidden(why))),
-                        None => {}
-                    }
-                    let why = describe(&error);
-                    tracing::warn!(%kind, error = why, "a watch was interrupted");
-                    tell(Err(Interruption(why)));
+            let (verdict, why) = match end {
+                Ok(Round::Again) => continue,
+                Ok(Round::Ended) => {
                     sleep(pace.pause()).await;
+                    continue;
                 }
+                Ok(Round::Cut(why)) => (None, why.to_owned()),
+                Err(error) => (absence.judge(&error), describe(&error)),
+            };
+            let (kind, news) = (K::kind(&()), verdict.is_some() || reported.as_ref() != Some(&why));
+            match verdict {
+                Some(Verdict::Missing) => tell(Ok(Seen::Missing)),
+                Some(Verdict::Forbidden(why)) => tell(Ok(Seen::Forbidden(why))),
+                None => {}
             }
+            // The same every half minute would fill the log with what is known.
+            if news {
+                tracing::warn!(%kind, why, "a watch was interrupted");
+            } else {
+                tracing::debug!(%kind, why, "a watch was interrupted again");
+            }
+            reported = Some(why.clone());
+            tell(Err(Interruption(why)));
+            sleep(pace.pause()).await;
         }
     }
 }
@@ -245,6 +232,8 @@ enum Round {
     Again,
     /// The server closed it early.
     Ended,
+    /// It was closed or fell silent before the list was complete.
+    Cut(&'static str),
 }
 
 struct Follower<K, C> {
@@ -254,6 +243,8 @@ struct Follower<K, C> {
     version: Option<String>,
     /// Whether the server may have streaming lists.
     streaming: bool,
+    /// How many streaming lists in a row were never complete.
+    cut: u32,
     /// When everything was last listed.
     listed: Option<Instant>,
 }
@@ -273,12 +264,21 @@ where
             self.list(tell).await?;
         }
         let streams = self.version.is_none();
-        let limit = WATCH.mul_f64(pace.chance.f64().mul_add(0.2, 0.8));
+        let limit = WATCH.mul_f64(pace.chance().mul_add(0.2, 0.8));
         let mut params = self.watch.params.clone().timeout(u32::try_from(limit.as_secs()).unwrap_or(290));
         params.send_initial_events = streams;
         let from = self.version.clone().unwrap_or_default();
         match self.watch.api.watch(&params, &from).await {
-            Ok(events) => self.take_in(events, streams, limit, tell).await,
+            Ok(events) => {
+                let before = self.listed;
+                let end = self.take_in(events, streams, limit, tell).await;
+                self.cut = if streams && self.listed == before { self.cut + 1 } else { 0 };
+                if self.cut >= CUT_LISTS {
+                    tracing::warn!(kind = %K::kind(&()), "streaming lists do not end here; listing in pages");
+                    self.streaming = false;
+                }
+                end
+            }
             Err(kube::Error::Api(status)) if streams && matches!(status.code, 400 | 422) => {
                 tracing::debug!(kind = %K::kind(&()), "no streaming lists here; listing in pages");
                 self.streaming = false;
@@ -312,24 +312,24 @@ where
                     self.version = None;
                     return Ok(Round::Again);
                 }
-                return Ok(Round::Ended);
+                return Ok(if list.is_some() { Round::Cut("the list stalled") } else { Round::Ended });
             };
             match event {
                 Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
-                    self.advance(&object, list.is_some());
+                    let version = self.advance(&object, list.is_some());
                     match (self.convert.convert(&object), &mut list) {
                         ((key, Some(value)), Some(list)) => drop(list.insert(key, value)),
                         ((_, None), Some(_)) => {}
-                        ((key, Some(value)), None) => tell(Seen::Put(key, value)),
-                        ((key, None), None) => tell(Seen::Gone(key)),
+                        ((key, Some(value)), None) => tell(Seen::Put(key, value, version)),
+                        ((key, None), None) => tell(Seen::Gone(key, version)),
                     }
                 }
                 Some(Ok(WatchEvent::Deleted(object))) => {
-                    self.advance(&object, list.is_some());
+                    let version = self.advance(&object, list.is_some());
                     let (key, _) = self.convert.convert(&object);
                     match &mut list {
                         Some(list) => drop(list.remove(&key)),
-                        None => tell(Seen::Gone(key)),
+                        None => tell(Seen::Gone(key, version)),
                     }
                 }
                 Some(Ok(WatchEvent::Bookmark(mark))) => {
@@ -353,16 +353,20 @@ where
                     return Err(kube::Error::Api(status));
                 }
                 Some(Err(error)) => return Err(error),
-                None if opened.elapsed() > Pace::MIN * 5 && list.is_none() => return Ok(Round::Again),
+                None if list.is_some() => return Ok(Round::Cut("the list ended in the middle")),
+                None if opened.elapsed() > Pace::MIN * 5 => return Ok(Round::Again),
                 None => return Ok(Round::Ended),
             }
         }
     }
 
-    fn advance(&mut self, object: &DeserializeGuard<K>, listing: bool) {
-        if !listing && let Some(version) = object.resource_version() {
-            self.version = Some(version);
+    /// Goes on from an object's version, which is returned; in a list they come in no order.
+    fn advance(&mut self, object: &DeserializeGuard<K>, listing: bool) -> String {
+        let version = object.resource_version();
+        if !listing && version.is_some() {
+            self.version.clone_from(&version);
         }
+        version.unwrap_or_default()
     }
 
     async fn list(&mut self, tell: &mut impl FnMut(Seen<C::Key, C::Value>)) -> kube::Result<()> {

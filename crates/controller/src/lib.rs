@@ -16,6 +16,7 @@ pub mod events;
 pub mod follow;
 pub mod health;
 pub mod metrics;
+pub mod pace;
 pub mod queue;
 pub mod room;
 pub mod sources;

@@ -8,8 +8,9 @@ use causeway_core::room::{Change, State};
 use kube::Resource;
 use serde::de::DeserializeOwned;
 
-use crate::follow::{Convert, Interruption, Pace, Seen, Watch};
+use crate::follow::{Convert, Interruption, Seen, Watch};
 use crate::health::Readiness;
+use crate::pace::Pace;
 use crate::room::{House, Parts, Room, add_part, prefix};
 
 /// Where a room registers its sources.
@@ -43,7 +44,7 @@ impl Standing {
     pub fn of<K, V>(seen: &Result<Seen<K, V>, Interruption>) -> Self {
         match seen {
             Ok(Seen::All { .. } | Seen::Missing) => Self::Listed,
-            Ok(Seen::Put(..) | Seen::Gone(_)) => Self::Same,
+            Ok(Seen::Put(..) | Seen::Gone(..)) => Self::Same,
             Ok(Seen::Forbidden(why)) => Self::Waiting(format!("forbidden: {why}")),
             Err(Interruption(why)) => Self::Waiting(why.clone()),
         }
@@ -87,20 +88,21 @@ impl<R: Room> Feed<R> {
         }
     }
 
-    /// Follows objects for ever: each change becomes an event.
+    /// Follows objects for ever: each change becomes an event. With a change comes the resourceVersion of what was
+    /// seen: of one object's change or end, or of the list.
     pub async fn follow<K, C>(
         self,
         watch: Watch<K>,
         convert: C,
-        event: impl Fn(Change<C::Key, C::Value>) -> <R::State as State>::Event,
+        event: impl Fn(Change<C::Key, C::Value>, String) -> <R::State as State>::Event,
     ) where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
         C: Convert<K>,
     {
         let tell = |seen: Result<Seen<C::Key, C::Value>, Interruption>| {
             let standing = Standing::of(&seen);
-            if let Some(change) = seen.ok().and_then(Seen::change) {
-                self.tell(event(change));
+            if let Some((change, version)) = seen.ok().and_then(Seen::change) {
+                self.tell(event(change, version));
             }
             self.note(standing);
         };
@@ -113,13 +115,14 @@ impl<'a, R: Room> Sources<'a, R> {
         Self { room: room.clone(), house, parts }
     }
 
-    /// A kind that must have been listed before the room decides anything: each change becomes an event.
+    /// A kind that must have been listed before the room decides anything: each change becomes an event, as in
+    /// [`Feed::follow`].
     pub fn watch<K, C>(
         &mut self,
         name: &str,
         watch: Watch<K>,
         convert: C,
-        event: impl Fn(Change<C::Key, C::Value>) -> <R::State as State>::Event + Send + Sync + 'static,
+        event: impl Fn(Change<C::Key, C::Value>, String) -> <R::State as State>::Event + Send + Sync + 'static,
     ) where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
         C: Convert<K> + Send + Sync + 'static,

@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::body::Body;
 use causeway_apiserver::{Fault, Match, Server, Switch};
-use causeway_controller::follow::{Interruption, Pace, Seen, Watch};
+use causeway_controller::follow::{Interruption, Seen, Watch};
+use causeway_controller::pace::Pace;
+use causeway_core::room::Change;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, PostParams};
 use kube::core::DeserializeGuard;
@@ -15,7 +18,7 @@ use kube::{Api, CustomResource, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use support::{client, server, until};
+use support::{Log, client, server, until};
 
 type Said = Result<Seen<String, String>, String>;
 
@@ -64,8 +67,8 @@ impl Follower {
         for seen in self.said().into_iter().flatten() {
             match seen {
                 Seen::All { objects, .. } => known = Some(objects),
-                Seen::Put(key, value) => drop(known.as_mut()?.insert(key, value)),
-                Seen::Gone(key) => drop(known.as_mut()?.remove(&key)),
+                Seen::Put(key, value, _) => drop(known.as_mut()?.insert(key, value)),
+                Seen::Gone(key, _) => drop(known.as_mut()?.remove(&key)),
                 Seen::Missing | Seen::Forbidden(_) => {}
             }
         }
@@ -114,22 +117,32 @@ fn on(verb: &str, switch: Switch) -> Fault {
     })
 }
 
+/// The version of all that has happened so far.
+async fn version(maps: &Api<ConfigMap>) -> String {
+    let list = maps.list(&kube::api::ListParams::default()).await.expect("a list");
+    list.metadata.resource_version.expect("a version")
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_list_with_its_version_then_every_change() {
+async fn a_list_then_every_change_and_every_end_each_with_its_version() {
     let server = server().await;
     let maps = maps(&server);
     put(&maps, "a", "1").await;
     let follower = Follower::of(watch(&server));
     follower.knows(&[("a", "1")]).await;
-    let listed =
-        maps.list(&kube::api::ListParams::default()).await.expect("a list").metadata.resource_version;
-    let Some(Ok(Seen::All { version, .. })) = follower.said().into_iter().next() else { panic!("no list") };
-    assert_eq!(Some(version), listed);
+    let listed = version(&maps).await;
     put(&maps, "b", "2").await;
+    let put_b = version(&maps).await;
     put(&maps, "a", "3").await;
+    let put_a = version(&maps).await;
     maps.delete("b", &DeleteParams::default()).await.expect("deleted");
+    let gone_b = version(&maps).await;
     follower.knows(&[("a", "3")]).await;
-    assert_eq!(follower.lists(), 1);
+    let said: Vec<_> =
+        follower.said().into_iter().flatten().map(|seen| seen.change().expect("a change")).collect();
+    let versions: Vec<&str> = said.iter().map(|(_, version)| version.as_str()).collect();
+    assert_eq!(versions, [&listed, &put_b, &put_a, &gone_b]);
+    assert!(matches!(&said[3].0, Change::Gone(name) if name == "b"), "{said:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,12 +204,16 @@ struct WidgetSpec {}
 #[tokio::test(start_paused = true)]
 async fn a_missing_definition_differs_from_no_objects_and_one_installed_later_is_picked_up() {
     use kube::CustomResourceExt;
+    let (log, _guard) = Log::listen();
     let server = server().await;
     let somebody = client(&server, "somebody");
     let widgets = Watch::<Widget>::new(Api::namespaced(client(&server, "follower"), "default"));
     let follower = Follower::of(widgets);
     until("it is missing", || async { follower.said().contains(&Ok(Seen::Missing)) }).await;
     assert_eq!(follower.known(), None);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let warnings = log.lines("WARN");
+    assert_eq!(warnings.len(), 1, "what is known fills no log: {warnings:#?}");
     let definitions = Api::all(somebody);
     definitions.create(&PostParams::default(), &Widget::crd()).await.expect("installed");
     follower.knows(&[]).await;
@@ -226,18 +243,58 @@ async fn a_server_without_streaming_lists_is_listed_in_pages() {
 
 /// As servers before 1.32 answer: no `sendInitialEvents`.
 fn client_without_streams(server: &Server) -> kube::Client {
+    client_with(server, |_| {
+        let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 422,
+            "reason": "Invalid", "message": "sendInitialEvents is forbidden for watch" });
+        (422, Body::from(status.to_string().into_bytes()))
+    })
+}
+
+/// A client whose streaming lists are answered so, given how many there were before.
+fn client_with(
+    server: &Server,
+    answer: impl Fn(usize) -> (u16, Body) + Send + Sync + 'static,
+) -> kube::Client {
     let inner = client(server, "follower");
+    let (answer, asked) = (Arc::new(answer), Arc::new(Mutex::new(0)));
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let inner = inner.clone();
+        let (inner, answer, asked) = (inner.clone(), answer.clone(), asked.clone());
         async move {
             if request.uri().query().is_some_and(|query| query.contains("sendInitialEvents")) {
-                let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 422,
-                    "reason": "Invalid", "message": "sendInitialEvents is forbidden for watch" });
-                let body = kube::client::Body::from(status.to_string().into_bytes());
-                return Ok(http::Response::builder().status(422).body(body).expect("an answer"));
+                let before = {
+                    let mut asked = asked.lock().expect("no panic");
+                    *asked += 1;
+                    *asked - 1
+                };
+                let (status, body) = answer(before);
+                return Ok::<_, kube::Error>(
+                    http::Response::builder().status(status).body(body).expect("an answer"),
+                );
             }
-            inner.send(request).await
+            Ok(inner.send(request).await?.map(Body::new))
         }
     });
     kube::Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_that_never_ends_is_said_and_after_the_second_one_pages_are_listed() {
+    let silence = || Body::from_stream(futures::stream::pending::<kube::Result<bytes::Bytes>>());
+    type Answer = Box<dyn Fn(usize) -> (u16, Body) + Send + Sync>;
+    let cases: [(&str, Answer); 2] = [
+        ("the list ended in the middle", Box::new(|_| (200, Body::empty()))),
+        ("the list stalled", Box::new(move |_| (200, silence()))),
+    ];
+    for (why, answer) in cases {
+        let server = server().await;
+        let maps = maps(&server);
+        put(&maps, "a", "1").await;
+        let follower =
+            Follower::of(Watch::<ConfigMap>::new(Api::namespaced(client_with(&server, answer), "default")));
+        follower.knows(&[("a", "1")]).await;
+        let said: Vec<_> = follower.said().into_iter().filter_map(Result::err).collect();
+        assert_eq!(said, [why, why]);
+        put(&maps, "a", "2").await;
+        follower.knows(&[("a", "2")]).await;
+    }
 }

@@ -99,7 +99,7 @@ impl Room for Files {
 
     fn sources(self: &Arc<Self>, sources: &mut Sources<'_, Self>) {
         let maps = Watch::new(Api::namespaced(self.client.clone(), "default")).labels("file");
-        sources.watch("configmaps", maps, text, |change| change);
+        sources.watch("configmaps", maps, text, |change, _| change);
     }
 
     fn duty(scope: &Scope) -> (&'static str, usize) {
