@@ -232,7 +232,8 @@ pub(super) fn is_former(state: &State, record: &Record) -> bool {
 }
 
 /// A record brought from another cluster: it should say what the copy says, and go with it. One of our own from
-/// when we went by another id goes.
+/// when we went by another id goes. Only what is in the namespace of records counts, so only there anything is
+/// brought: members may name any.
 pub fn import(state: &State, key: &ObjectKey) -> RecordTask {
     let (Some(_), Some(cluster)) = (state.records.copies(), state.cluster()) else {
         return RecordTask::Nothing;
@@ -242,7 +243,7 @@ pub fn import(state: &State, key: &ObjectKey) -> RecordTask {
         return task(None, have);
     }
     let ours = have.is_some_and(|record| record.origin.as_ref().is_none_or(|origin| origin == cluster));
-    if ours || key.namespace() == state.records.broker_namespace {
+    if ours || key.namespace() != RECORD_NAMESPACE || key.namespace() == state.records.broker_namespace {
         return RecordTask::Nothing;
     }
     let is_it = |copy: &&Record| {

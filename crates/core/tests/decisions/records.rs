@@ -98,6 +98,24 @@ fn others_copies_come_home_with_a_dash_and_go_with_their_copy() {
 }
 
 #[test]
+fn a_copy_that_names_another_namespace_is_brought_nowhere() {
+    let mut world = World::new();
+    world.empty_broker();
+    world.copy_from("a-team", "cluster4/gw7", "172.50.16.41");
+    for home in ["a-team/gw7-cluster4", "kube-system/gw7-cluster4"] {
+        assert_eq!(exchange::import(&world.state, &key(home)), RecordTask::Nothing, "{home}");
+    }
+    // Nor is what somebody else brought there taken away.
+    let Event::Records(Change::Put(there, mut record)) = forged("a-team", "gw8-cluster4", "gw8", "cluster4")
+    else {
+        panic!("a record")
+    };
+    record.origin.clone_from(&record.cluster);
+    world.state.apply(Event::Records(Change::Put(there, record)));
+    assert_eq!(exchange::import(&world.state, &key("a-team/gw8-cluster4")), RecordTask::Nothing);
+}
+
+#[test]
 fn a_copy_under_our_id_is_never_brought_home() {
     let mut world = World::new();
     world.empty_broker();

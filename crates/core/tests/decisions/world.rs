@@ -164,7 +164,13 @@ impl World {
 
     /// Takes a copy at the broker in.
     pub(crate) fn copy(&mut self, of: &str, address: &str) {
-        let copy = Self::facts(of, "submariner-k8s-broker", '.', address, "242.9.0.0/16");
+        self.copy_from(RECORD_NAMESPACE, of, address);
+    }
+
+    /// The same of a record that is in another namespace at home.
+    pub(crate) fn copy_from(&mut self, namespace: &str, of: &str, address: &str) {
+        let mut copy = Self::facts(of, "submariner-k8s-broker", '.', address, "242.9.0.0/16");
+        copy.origin_namespace = Some(namespace.into());
         self.state.apply(Event::Copies(Change::Put(copy.key.name().into(), copy)));
     }
 
