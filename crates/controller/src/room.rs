@@ -145,8 +145,7 @@ impl<S: State> Desk<S> {
 
     /// Takes an event in and queues what it touches. Events of one source arrive in its order.
     pub fn tell(&self, event: S::Event) {
-        let touched = self.state.write().unwrap_or_else(PoisonError::into_inner).apply(event);
-        touched.into_iter().for_each(|scope| self.add(scope));
+        self.tell_if(|_| true, event);
     }
 
     /// The same, if a condition still holds by then: for what came back as the answer to a write.

@@ -64,16 +64,6 @@ impl<R: Room> Feed<R> {
         self.room.desk().tell(event);
     }
 
-    /// All that there is has been seen once.
-    pub fn ready(&self) {
-        self.readiness.ready(&self.name);
-    }
-
-    /// Says why nothing has been seen yet.
-    pub fn waiting(&self, why: &str) {
-        self.readiness.waiting(&self.name, why);
-    }
-
     /// Pauses of its own.
     pub fn pace(&self) -> Pace {
         self.pace.clone()
@@ -82,8 +72,8 @@ impl<R: Room> Feed<R> {
     /// Takes note of how a watch stands.
     pub fn note(&self, standing: Standing) {
         match standing {
-            Standing::Listed => self.ready(),
-            Standing::Waiting(why) => self.waiting(&why),
+            Standing::Listed => self.readiness.ready(&self.name),
+            Standing::Waiting(why) => self.readiness.waiting(&self.name, &why),
             Standing::Same => {}
         }
     }

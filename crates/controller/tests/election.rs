@@ -8,6 +8,7 @@ use causeway_apiserver::{Fault, Match, Server, Switch};
 use causeway_controller::clock::Clock;
 use causeway_controller::election::{Candidate, Lost, Times};
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
@@ -211,4 +212,16 @@ async fn a_gateway_that_has_seen_a_newer_term_makes_the_next_one_newer_still() {
     assert!(held.term().superseded_by(7));
     assert_eq!(soon(held.hold()).await, Lost::Superseded(7));
     assert_eq!(soon(a.acquire(7)).await.term().number(), Some(8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_day_on_a_lease_is_that_of_the_clock_that_was_given() {
+    let server = server().await;
+    let base: jiff::Timestamp = "2030-01-01T00:00:00Z".parse().expect("a time");
+    let a = Candidate { clock: Clock::starting_at(base), ..candidate(&server, "a") };
+    let held = soon(a.acquire(0)).await;
+    let _ = timeout(Duration::from_secs(61), held.hold()).await;
+    let spec = leases(&server).get("leader").await.expect("the lease").spec.expect("a spec");
+    let seconds = |time: Option<MicroTime>| time.expect("a time").0.as_second() - base.as_second();
+    assert_eq!((seconds(spec.acquire_time), seconds(spec.renew_time)), (0, 60));
 }

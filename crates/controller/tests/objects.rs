@@ -107,6 +107,8 @@ async fn what_was_written_is_known_before_the_watch_says_so_and_nothing_is_sent_
             && tunnel.status.is_some_and(|status| !status.conditions.is_empty())
     })
     .await;
+    // A second one would come with a retry, or with the drift that is looked for now and then.
+    tokio::time::sleep(Duration::from_secs(30)).await;
     let patches = |subresource: &str| {
         let all = server.requests().into_iter();
         let these = all.filter(|it| it.verb == "patch" && it.resource == "vpcnattunnels");

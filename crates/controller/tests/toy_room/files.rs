@@ -10,9 +10,7 @@ use causeway_controller::write::{guarded, patching};
 use causeway_controller::{election::Term, follow::Watch, queue::Next, sources::Sources};
 use causeway_core::room::{Change, State};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::Patch;
-use kube::core::DeserializeGuard;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, ResourceExt, api::Patch, core::DeserializeGuard};
 use serde_json::json;
 
 /// What is known of a ConfigMap.
@@ -23,8 +21,8 @@ pub(crate) struct Text {
     marked: bool,
 }
 
-#[derive(Default)]
-pub(crate) struct Texts(BTreeMap<String, Text>);
+/// All that is known of them, and what files there were at the start: some may be nobody's by now.
+pub(crate) struct Texts(BTreeMap<String, Text>, BTreeSet<String>);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scope {
@@ -41,7 +39,7 @@ impl State for Texts {
     }
 
     fn everything(&self) -> BTreeSet<Scope> {
-        self.0.keys().flat_map(|name| scopes(name)).collect()
+        self.0.keys().chain(&self.1).flat_map(|name| scopes(name)).collect()
     }
 }
 
@@ -66,7 +64,9 @@ impl Files {
     pub(crate) fn new(client: Client, folder: PathBuf) -> Arc<Self> {
         let duty = |name, who| Duty { name, who, workers: 4 };
         let duties = [duty("files", Who::EveryReplica), duty("marks", Who::Leader)];
-        Arc::new(Self { desk: Desk::new::<Self>(Texts::default(), &duties), client, folder })
+        let files = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let names = files.filter_map(|file| file.file_name().into_string().ok()).collect();
+        Arc::new(Self { desk: Desk::new::<Self>(Texts(BTreeMap::new(), names), &duties), client, folder })
     }
 
     async fn write_file(&self, name: &str, text: Option<Text>) -> Next {

@@ -24,8 +24,11 @@ struct Replica {
 
 impl Replica {
     fn start(client: &Client, identity: &str) -> Self {
+        Self::start_in(tempfile::tempdir().expect("a folder"), client, identity)
+    }
+
+    fn start_in(folder: tempfile::TempDir, client: &Client, identity: &str) -> Self {
         let (house, mut parts) = (house(client, identity), Parts::new());
-        let folder = tempfile::tempdir().expect("a folder");
         room::start(&Files::new(client.clone(), folder.path().into()), &house, &mut parts);
         Self { house, folder, parts }
     }
@@ -87,4 +90,20 @@ async fn every_replica_has_the_files_and_one_of_them_marks_and_a_lost_lease_ends
     }
     maps.delete("one", &DeleteParams::default()).await.expect("deleted");
     until("its file goes", || async { a.file("one").is_none() }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_whose_object_went_while_the_replica_was_away_goes_when_it_is_back() {
+    let server = server().await;
+    let maps: Api<ConfigMap> = Api::namespaced(client(&server, "somebody"), "default");
+    put(&maps, "kept", "1").await;
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["kept", "stale"] {
+        std::fs::write(folder.path().join(name), "0").expect("written");
+    }
+    let a = Replica::start_in(folder, &client(&server, "a"), "a");
+    until("only the other one is there", || async {
+        a.file("stale").is_none() && a.file("kept").as_deref() == Some("1")
+    })
+    .await;
 }
