@@ -33,6 +33,8 @@ const DEBOUNCE: Duration = Duration::from_millis(20);
 const LONGEST_LINE: usize = 64 * 1024;
 /// So many heartbeats in a row must not be missing.
 const MISSED: u32 = 3;
+/// And no sooner than this after the one before: a routing daemon may change something all the time.
+const FLOOR: Duration = Duration::from_millis(250);
 /// One that ended is opened again no sooner than this after its start.
 const SHORTEST_LIFE: Duration = Duration::from_secs(1);
 
@@ -201,6 +203,7 @@ impl Session {
         let mut lines = FramedRead::new(stdout, LinesCodec::new_with_max_length(LONGEST_LINE));
         let mut question: (u64, Option<Question>) = (0, None);
         let mut due: Option<Instant> = None;
+        let mut earliest = Instant::now();
         let mut silence = Instant::now() + MISSED * self.interval;
         loop {
             let line = tokio::select! {
@@ -217,6 +220,7 @@ impl Session {
                 Ok(Some(Ok(line))) => Heard::of(&line),
                 Ok(None | Some(Err(_))) => return,
                 Err(_) if due.take().is_some() => {
+                    earliest = Instant::now() + FLOOR;
                     self.visit();
                     continue;
                 }
@@ -236,7 +240,7 @@ impl Session {
                 // Until it listens nobody has observed yet.
                 Heard::Change if self.ending.began => {
                     self.lines.fetch_add(1, Ordering::AcqRel);
-                    due = due.or(Some(Instant::now() + DEBOUNCE));
+                    due = due.or_else(|| Some(earliest.max(Instant::now() + DEBOUNCE)));
                 }
                 Heard::Change => {}
             }

@@ -10,10 +10,6 @@ write() {
     printf 'Command failed -:%s\n' "$number"
   done
 }
-# A tool that hangs would hang whoever waits for the lock as well.
-bounded() {
-  if has timeout; then timeout -s KILL 20 "$@"; else "$@"; fi
-}
 feed() {
   [[ $2 ]] && printf '%s' "$2" | section "$1" "${@:3}"
 }

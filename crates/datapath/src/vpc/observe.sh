@@ -43,6 +43,10 @@ sub(/ src [^ ]+/, "")
 sub(/ +$/, "")
 print "r", $0
 }'
+# A tool that hangs would hang whoever waits for the lock as well, and its script would stay for as long.
+bounded() {
+  if has timeout; then timeout -s KILL 20 "$@"; else "$@"; fi
+}
 kernel() {
   printf '%s\n' 'link show' 'addr show' 'route show' 'netconf show' 'ntable show name arp_cache' |
     ip -4 -d -N -o -batch -
@@ -50,8 +54,8 @@ kernel() {
 tools() {
   section kernel kernel
   # A legacy table that nobody uses is not listed, which leaves it asleep.
-  [[ $legacy ]] && section rules-legacy "$legacy-save"
-  [[ $nft ]] && section rules-nft "$nft-save"
+  [[ $legacy ]] && section rules-legacy bounded "$legacy-save"
+  [[ $nft ]] && section rules-nft bounded "$nft-save"
 }
 # What changes by itself must not stay: counters, dates, the use of an ARP table.
 steady() {
