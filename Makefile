@@ -6,6 +6,11 @@ SHELL := bash
 export PATH := $(CURDIR)/.cache/bin:$(PATH)
 TIMED := hack/timed.sh
 IMG ?= causeway:latest
+# What the controller does, as its --enable has it: each has its rights in deploy/<name>.yaml.
+ENABLE ?= vpc
+OUT ?= deploy.yaml
+comma := ,
+MANIFESTS = deploy/controller.yaml $(patsubst %,deploy/%.yaml,$(subst $(comma), ,$(ENABLE))) deploy/submariner.yaml
 
 .PHONY: help
 help: ## List the targets.
@@ -89,9 +94,10 @@ manifests: ## Write deploy/crds.yaml from the types.
 	@mv deploy/crds.yaml.new deploy/crds.yaml
 
 .PHONY: deploy
-deploy: ## Write deploy.yaml: everything that a cluster needs, with image IMG.
-	@for part in deploy/crds.yaml deploy/controller.yaml deploy/submariner.yaml; do echo '---'; sed 's|image: causeway:latest|image: $(IMG)|' $$part; done > deploy.yaml
-	@echo "deploy.yaml written; kubectl apply -f deploy.yaml"
+deploy: ## Write deploy.yaml: everything that a cluster needs, with image IMG and the rights of what ENABLE lists.
+	@for part in $(MANIFESTS); do [[ -f $$part ]] || { echo "ENABLE=$(ENABLE): there is no $$part" >&2; exit 1; }; done
+	@for part in deploy/crds.yaml $(MANIFESTS); do echo '---'; sed 's|image: causeway:latest|image: $(IMG)|; s|--enable=vpc|--enable=$(ENABLE)|' $$part; done > $(OUT)
+	@echo "$(OUT) written; kubectl apply -f $(OUT)"
 
 .PHONY: docker-build
 docker-build: ## Build the production image IMG (without the sandbox).
@@ -111,4 +117,4 @@ uninstall: ## Delete every tunnel, wait until gateways are clean, then remove th
 
 .PHONY: undeploy
 undeploy: ## The same, then the controller and all else that deploy.yaml made (WAIT=120 FORCE=1).
-	@hack/undeploy.sh deploy/controller.yaml deploy/submariner.yaml
+	@hack/undeploy.sh $(MANIFESTS)

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 /// Keep gateways, records and statuses of one cluster as its objects say.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to do: a list of rooms. Each needs only the rights of its own file in deploy/.
+    /// What to do: a list of rooms. Each has its rights in a file of its name in deploy/.
     #[arg(long, value_name = "ROOM,…", value_delimiter = ',', value_enum, default_value = "vpc")]
     enable: Vec<RoomName>,
     /// The cluster; without it the one this pod runs in.
@@ -63,10 +63,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     identity: Option<String>,
     /// How many gateways are visited at once.
-    #[arg(long, value_name = "N", default_value_t = 128)]
-    workers: usize,
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..))]
+    workers: u16,
     /// The longest that a command in a gateway may take.
-    #[arg(long, value_name = "SECONDS", env = "CAUSEWAY_EXEC_TIMEOUT", default_value_t = 10)]
+    #[arg(long, value_name = "SECONDS", env = "CAUSEWAY_EXEC_TIMEOUT", default_value_t = 10,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
     exec_timeout: u64,
     /// How logs look.
     #[arg(long, value_enum, default_value = "json")]
@@ -139,7 +140,7 @@ async fn options(args: Args) -> anyhow::Result<Options> {
         given: Given { cluster: args.cluster_id, globalnet: args.globalnet_cidr, egress: args.egress_ips },
         broker,
         gateway_prefix: args.gateway_prefix,
-        visits: args.workers,
+        visits: args.workers.into(),
         exec_timeout: Duration::from_secs(args.exec_timeout),
         drift_interval: DRIFT_INTERVAL,
         resync_interval: RESYNC_INTERVAL,
@@ -186,4 +187,30 @@ async fn end_on_signal(stop: CancellationToken) {
     }
     tracing::info!("asked to stop");
     stop.cancel();
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn no_worker_no_time_and_no_lease_are_refused_in_words() {
+        for (flag, refused, allowed) in
+            [("--workers", "0", "1"), ("--exec-timeout", "0", "3600"), ("--lease-duration", "0s", "1h")]
+        {
+            let error =
+                Line::try_parse_from(["causeway", flag, refused]).expect_err("it means: nothing works");
+            assert!(error.to_string().contains(flag), "{error}");
+            assert!(Line::try_parse_from(["causeway", flag, allowed]).is_ok(), "{flag} {allowed}");
+        }
+        assert!(Line::try_parse_from(["causeway"]).is_ok());
+    }
 }

@@ -18,8 +18,9 @@ const MEETING: &str = "submariner-k8s-broker";
 /// Where a pod has its address on the underlay.
 const EXTERNAL: &str = "ovn-vpc-external-network.kube-system.kubernetes.io/ip_address";
 
-const MEMBER: [(&str, &str); 3] = [
+const MEMBER: [(&str, &str); 4] = [
     ("controller.yaml", include_str!("../../../deploy/controller.yaml")),
+    ("vpc.yaml", include_str!("../../../deploy/vpc.yaml")),
     ("submariner.yaml", include_str!("../../../deploy/submariner.yaml")),
     ("broker-secret.yaml", include_str!("../../../deploy/broker-secret.yaml")),
 ];
@@ -208,6 +209,40 @@ fn a_right_that_nobody_used_is_found() {
     assert!(rights.len() > 25, "{rights:#?}");
 }
 
+#[test]
+fn what_every_room_shares_is_the_right_to_its_leaders_leases() {
+    let shared = granted(&MEMBER[..1]);
+    let shared: Vec<_> =
+        shared.iter().map(|right| (&*right.namespace, &*right.resource, &*right.verb)).collect();
+    assert_eq!(shared, ["create", "get", "update", "watch"].map(|verb| ("multi-vpc-system", "leases", verb)));
+}
+
+/// What `make deploy` writes.
+fn deployed(enable: &str) -> Result<Vec<Value>, String> {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let mut make = std::process::Command::new("make");
+    make.args(["-C", root, "deploy", "IMG=registry.example/causeway:1", &format!("ENABLE={enable}")]);
+    let said = make.arg(format!("OUT={}", file.path().display())).output().expect("make runs");
+    if !said.status.success() {
+        return Err(String::from_utf8_lossy(&said.stderr).into_owned());
+    }
+    let text = std::fs::read_to_string(file.path()).expect("it is written");
+    Ok(serde_saphyr::from_multiple(&text).expect("YAML"))
+}
+
+#[test]
+fn what_is_deployed_enables_what_was_asked_for_and_has_its_rights() {
+    let objects = deployed("vpc").expect("written");
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").expect("a Deployment");
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "registry.example/causeway:1");
+    assert_eq!(container["args"], json!(["controller", "--enable=vpc"]));
+    assert!(objects.iter().any(|object| object["metadata"]["name"] == "multi-vpc-gateways"));
+    let refused = deployed("vpc,kitchen").expect_err("there is no such room");
+    assert!(refused.contains("there is no deploy/kitchen.yaml"), "{refused}");
+}
+
 #[tokio::test]
 #[ignore = "needs real API servers: make real"]
 async fn every_right_that_ships_is_used_and_none_is_missing() {
@@ -363,8 +398,8 @@ async fn a_real_server_takes_everything_that_ships() {
     let (one, broker) = (sandbox.cluster(1).await, sandbox.broker().await);
     let deploy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
     let file = |name: &str| format!("{deploy}/{name}");
-    for name in ["crds.yaml", "controller.yaml", "submariner.yaml", "broker-secret.yaml", "exec-policy.yaml"]
-    {
+    let member = MEMBER.map(|(name, _)| name);
+    for name in ["crds.yaml", "exec-policy.yaml"].into_iter().chain(member) {
         one.kubectl(&["apply", "--dry-run=server", "-f", &file(name)]).await.ok();
     }
     broker.kubectl(&["apply", "--dry-run=server", "-f", &file("broker.yaml")]).await.ok();

@@ -23,13 +23,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What ships, in a file: all of it where the server is a real one.
-fn manifest(sandbox: &Sandbox) -> String {
-    let shipped = root().join("deploy/controller.yaml");
+/// What ships, in files: all of it where the server is a real one.
+fn manifests(sandbox: &Sandbox) -> Vec<String> {
+    let shipped = |name| root().join("deploy").join(name).display().to_string();
     if real::folder().is_some() {
-        return shipped.display().to_string();
+        return vec![shipped("controller.yaml"), shipped("vpc.yaml")];
     }
-    let text = std::fs::read_to_string(shipped).expect("the manifest");
+    let text = std::fs::read_to_string(shipped("controller.yaml")).expect("the manifest");
     let objects: Vec<Value> = serde_saphyr::from_multiple(&text).expect("YAML");
     let served =
         objects.iter().filter(|object| object["kind"].as_str().is_some_and(|it| KINDS.contains(&it)));
@@ -37,7 +37,7 @@ fn manifest(sandbox: &Sandbox) -> String {
     // With the logs, which a sandbox may leave behind.
     let file = sandbox.folder().join("logs").join("deploy.yaml");
     std::fs::write(&file, documents).expect("written");
-    file.display().to_string()
+    vec![file.display().to_string()]
 }
 
 /// Runs a command of the project on a cluster; gives how it ended and how long it took.
@@ -91,11 +91,14 @@ async fn definitions(one: &Cluster) -> Vec<String> {
 async fn undeploying_cleans_the_gateways_and_leaves_no_tunnel_no_definition_and_no_controller() {
     let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
-    let manifest = manifest(&sandbox);
-    one.kubectl(&["apply", "-f", &manifest]).await.ok();
+    let manifests = manifests(&sandbox);
+    for manifest in &manifests {
+        one.kubectl(&["apply", "-f", manifest]).await.ok();
+    }
     two_tunnels(&one).await;
 
-    let undeploy = ["hack/undeploy.sh", &manifest];
+    let mut undeploy = vec!["hack/undeploy.sh"];
+    undeploy.extend(manifests.iter().map(String::as_str));
     let ((said, _), ()) =
         tokio::join!(run(&one, &undeploy, &[("WAIT", "50")]), ends_with_deployment(&sandbox, &one));
     let printed = said.ok();

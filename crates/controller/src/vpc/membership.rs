@@ -125,7 +125,7 @@ async fn own_uid(feed: &Feed<Vpc>, room: &Vpc) -> String {
                 denied += 1;
                 if denied == DENIED {
                     tracing::warn!(
-                        "namespace kube-system may not be read (deploy/controller.yaml has the rule): a cluster with \
+                        "namespace kube-system may not be read (deploy/vpc.yaml has the rule): a cluster with \
                          our own id could not be distinguished from us"
                     );
                     feed.tell(Event::NoMembers);

@@ -69,6 +69,7 @@ impl Real {
         apply::one(&client, objects::namespace(OPERATOR)).await?;
         for manifest in [
             include_str!("../../../../../deploy/controller.yaml"),
+            include_str!("../../../../../deploy/vpc.yaml"),
             include_str!("../../../../../deploy/submariner.yaml"),
         ] {
             accounts::apply(&client, manifest).await?;

@@ -82,6 +82,7 @@ impl Given {
     pub(super) async fn admit_controller(&self) -> anyhow::Result<()> {
         for manifest in [
             include_str!("../../../../../deploy/controller.yaml"),
+            include_str!("../../../../../deploy/vpc.yaml"),
             include_str!("../../../../../deploy/submariner.yaml"),
             include_str!("../../../../../deploy/broker-secret.yaml"),
         ] {
