@@ -34,7 +34,7 @@ pub(crate) struct Cluster {
 
 enum ApiServer {
     Embedded(Server),
-    Real(Real),
+    Real(Box<Real>),
 }
 
 /// How often the controller asked for what, and with which outcome.
@@ -107,7 +107,7 @@ impl Cluster {
         let what = || format!("the API server of {}", file.display());
         let real = Real::prepare(file, exec, folder).await.with_context(what)?;
         let (client, kubeconfig) = (real.client.clone(), real.kubeconfig.clone());
-        Ok(Cluster { server: ApiServer::Real(real), client, kubeconfig, shape })
+        Ok(Cluster { server: ApiServer::Real(Box::new(real)), client, kubeconfig, shape })
     }
 
     async fn fill(&self) -> anyhow::Result<()> {
