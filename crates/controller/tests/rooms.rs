@@ -17,7 +17,7 @@ use causeway_core::room::State;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use support::{Log, client, house, server, until};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 thread_local! {
     /// Whether a scope can be copied on this thread, which is this test's.
@@ -118,7 +118,7 @@ async fn a_room_without_a_leaders_duty_asks_for_no_lease_and_ends_when_asked() {
     assert!(asked.is_empty(), "{asked:?}");
     assert!(!house.metrics.encode().contains("causeway_leader{"), "it neither leads nor could");
     house.stop.cancel();
-    until_end(parts, house.stop).await.expect("no error");
+    timeout(Duration::from_secs(60), until_end(parts, house.stop)).await.expect("it ends").expect("no error");
 }
 
 #[tokio::test(start_paused = true)]
@@ -208,9 +208,10 @@ async fn a_duty_that_cannot_go_on_ends_the_process_by_its_name() {
         until("it leads", || async { leads() }).await;
         probe.desk().tell(Scope(scope));
         BROKEN.set(true);
-        let ended = until_end(parts, house.stop.clone()).await;
+        let ended = timeout(Duration::from_secs(60), until_end(parts, house.stop.clone())).await;
         BROKEN.set(false);
-        assert_eq!(format!("{:#}", ended.expect_err("the end")), expected);
+        let ended = ended.expect("the process ends").expect_err("by an error");
+        assert_eq!(format!("{ended:#}"), expected);
     }
 }
 
