@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 
 use crate::apply;
@@ -181,6 +181,27 @@ impl Cluster {
             waiting.is_empty()
         });
         tokio::try_join!(creates, all_ready).map(drop)
+    }
+
+    /// What a tunnel says of itself.
+    pub(crate) async fn status(&self, number: usize) -> anyhow::Result<Value> {
+        Ok(serde_json::to_value(self.tunnels().get(&shape::name(number)).await?.status)?)
+    }
+
+    /// Writes what a controller writes of so many tunnels, and nobody does anything: each is created, gets a
+    /// finalizer and a status.
+    pub(crate) async fn write_alone(&self, tunnels: Range<usize>, status: &Value) -> anyhow::Result<()> {
+        let (api, merge) = (&self.tunnels(), PatchParams::default());
+        let finalizer = &Patch::Merge(json!({"metadata": {"finalizers": ["bench.causeway/alone"]}}));
+        let status = &Patch::Merge(json!({"status": status}));
+        let write = async |number| {
+            let (name, object) = (shape::name(number), objects::tunnel(number, self.shape));
+            api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+            api.patch(&name, &merge, finalizer).await?;
+            api.patch_status(&name, &merge, status).await?;
+            anyhow::Ok(())
+        };
+        stream::iter(tunnels).map(Ok).try_for_each_concurrent(HANDS, write).await
     }
 
     /// Changes the address on a tunnel's link to the other end's, or back, and waits until that is ready.

@@ -1,7 +1,7 @@
 //! 1, 100 and 1,000 tunnels on 20 gateways to 50 clusters.
 
 use std::io::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
@@ -33,16 +33,28 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One size, from nothing to nothing.
-async fn measure(size: usize) -> anyhow::Result<(Built, Duration)> {
-    let mut stage = Stage::set(Gateways::create(SHAPE.gateways)?, SHAPE).await?;
-    let built = stage.build(size).await?;
-    let down = stage.clear(size).await?;
-    stage.end().await?;
-    Ok((built, down))
+struct Row {
+    built: Built,
+    down: Duration,
+    /// The API server's part: the same writes, and nobody does anything.
+    writes: Duration,
 }
 
-fn print(rows: &[(Built, Duration)]) -> anyhow::Result<()> {
+/// One size, from nothing to nothing.
+async fn measure(size: usize) -> anyhow::Result<Row> {
+    let mut stage = Stage::set(Gateways::create(SHAPE.gateways)?, SHAPE).await?;
+    let built = stage.build(size).await?;
+    let status = stage.cluster.status(0).await?;
+    let down = stage.clear(size).await?;
+    stage.controller.end().await?;
+    let start = Instant::now();
+    stage.cluster.write_alone(0..size, &status).await?;
+    let writes = start.elapsed();
+    stage.cluster.end().await?;
+    Ok(Row { built, down, writes })
+}
+
+fn print(rows: &[Row]) -> anyhow::Result<()> {
     let mut grid = Grid::new([
         "TUNNELS",
         "READY s",
@@ -54,8 +66,9 @@ fn print(rows: &[(Built, Duration)]) -> anyhow::Result<()> {
         "COMMANDS CPU s",
         "PEAK MiB",
         "DELETED s",
+        "WRITES ALONE s",
     ]);
-    for (built, down) in rows {
+    for Row { built, down, writes } in rows {
         let each = |count: u64| format!("{:.2}", count as f64 / built.size as f64);
         grid.row([
             built.size.to_string(),
@@ -68,6 +81,7 @@ fn print(rows: &[(Built, Duration)]) -> anyhow::Result<()> {
             seconds(built.commands_cpu),
             format!("{:.0}", built.peak_mib),
             seconds(*down),
+            seconds(*writes),
         ]);
     }
     grid.print(&format!(
@@ -76,11 +90,11 @@ fn print(rows: &[(Built, Duration)]) -> anyhow::Result<()> {
     ))?;
     let mut out = std::io::stdout().lock();
     let aim = if real::given().is_some() { AIM_ON_REAL } else { AIM };
-    for (built, _) in rows.iter().filter(|(built, _)| built.size == LARGE) {
+    for built in rows.iter().map(|row| &row.built).filter(|built| built.size == LARGE) {
         writeln!(out, "{LARGE} ready within {} s: {}", aim.as_secs(), met(built.up <= aim))?;
         writeln!(out, "{LARGE} within {AIM_MIB} MiB: {}", met(built.peak_mib <= AIM_MIB))?;
     }
-    for (built, _) in rows {
+    for Row { built, .. } in rows {
         let each = |(what, count): (String, u64)| format!("{what} {:.2}", count as f64 / built.size as f64);
         let kinds: Vec<String> = built.settled.kinds().into_iter().map(each).collect();
         let conflicts = built.settled.conflicts();
