@@ -88,7 +88,9 @@ async fn a_brokers_secret_may_come_late_may_be_refused_once_and_may_be_rotated()
     published(&broker, "172.50.16.24").await;
     faults(&broker, denied).await;
     move_to(&two, "172.50.16.21").await;
-    write_secret(&two, &token).await;
+    write_secret(&two, "no\ntoken").await;
+    // As a file has it.
+    write_secret(&two, &format!("{token}\n")).await;
     published(&broker, "172.50.16.21").await;
 }
 

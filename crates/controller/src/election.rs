@@ -51,8 +51,9 @@ impl Times {
     }
 }
 
-/// The greatest number that a Lease can hold; a term after that has the same one.
-const LAST_NUMBER: u64 = i32::MAX as u64;
+/// The greatest number of a term: a thousand million of them do not pass. A Lease with a greater one was edited; its
+/// number counts as unknown, and whoever has seen the true one says so.
+const LAST_NUMBER: u64 = 1_000_000_000;
 /// So many terms newer than ours may one be that somebody reports: whoever reports a newer one errs, or lies.
 const BELIEVED_AHEAD: u64 = 1_000_000;
 
@@ -99,7 +100,7 @@ impl Term {
     /// gateway says must not use up the numbers of all.
     pub fn superseded_by(&self, number: u64) -> bool {
         let ahead = self.number.and_then(|own| number.checked_sub(own)).unwrap_or(0);
-        let believed = (1..=BELIEVED_AHEAD).contains(&ahead) && number < LAST_NUMBER - 1;
+        let believed = (1..=BELIEVED_AHEAD).contains(&ahead) && number < LAST_NUMBER;
         if believed {
             self.superseded.send_if_modified(|known| {
                 let newer = number > *known;
@@ -299,7 +300,7 @@ impl Candidate {
                 lease_duration_seconds: i32::try_from(seconds).ok(),
                 acquire_time: acquired.or(Some(now.clone())),
                 renew_time: Some(now),
-                lease_transitions: Some(i32::try_from(number).unwrap_or(i32::MAX)),
+                lease_transitions: i32::try_from(number.min(LAST_NUMBER)).ok(),
                 ..LeaseSpec::default()
             }),
         }
@@ -383,7 +384,7 @@ fn holder(lease: &Lease) -> &str {
 /// The number of the term that a lease stands for.
 fn number(lease: &Lease) -> u64 {
     let number = lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or(0);
-    number.try_into().unwrap_or(0)
+    number.try_into().ok().filter(|number| *number <= LAST_NUMBER).unwrap_or(0)
 }
 
 /// A conflict means that somebody else was faster, which is no error.

@@ -149,18 +149,23 @@ async fn a_candidate_that_saw_a_lease_which_is_deleted_leads_under_a_greater_num
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_number_that_a_lease_can_hold_stays() {
+async fn a_number_that_somebody_wrote_into_the_lease_uses_none_up() {
     let server = server().await;
     let a = candidate(&server, "a");
     let leases = leases(&server);
-    for newer_than in [i32::MAX as u64 - 1, i32::MAX as u64, u64::MAX] {
+    for newer_than in [LAST - 1, LAST, u64::MAX] {
         let held = soon(a.acquire(newer_than)).await;
-        assert_eq!(held.term().number(), Some(i32::MAX as u64));
-        assert_eq!(number(&leases).await, Some(i32::MAX));
+        assert_eq!(held.term().number(), Some(LAST));
     }
-    write_number(&leases, i32::MAX).await;
-    assert_eq!(soon(a.acquire(0)).await.term().number(), Some(i32::MAX as u64));
+    for edited in [i32::MAX, i32::MAX - 1, 1_000_000_001] {
+        write_number(&leases, edited).await;
+        assert_eq!(soon(a.acquire(41)).await.term().number(), Some(42), "{edited}");
+        assert_eq!(number(&leases).await, Some(42));
+    }
 }
+
+/// The greatest number of a term.
+const LAST: u64 = 1_000_000_000;
 
 #[tokio::test(start_paused = true)]
 async fn a_term_that_nobody_can_have_seen_is_not_believed() {
@@ -175,10 +180,10 @@ async fn a_term_that_nobody_can_have_seen_is_not_believed() {
     assert!(holding.is_err(), "it goes on leading: {holding:?}");
     assert!(term.superseded_by(43) && term.superseded_by(42 + 1_000_000));
     let leases = leases(&server);
-    write_number(&leases, i32::MAX - 3).await;
+    write_number(&leases, 999_999_997).await;
     let term = soon(a.acquire(0)).await.term().clone();
-    assert_eq!(term.number(), Some(i32::MAX as u64 - 2));
-    assert!(!term.superseded_by(i32::MAX as u64 - 1), "the last numbers are nobody's to claim");
+    assert_eq!(term.number(), Some(LAST - 2));
+    assert!(!term.superseded_by(LAST), "the last number is nobody's to claim");
 }
 
 #[tokio::test(start_paused = true)]

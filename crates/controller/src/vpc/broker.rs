@@ -217,6 +217,11 @@ async fn read_access(home: &Client, known: &Coordinates) -> anyhow::Result<Acces
 }
 
 async fn connect(access: &Access) -> anyhow::Result<Client> {
+    // Files that tokens are read from end with a line break; the client library would not survive another one.
+    let token = access.token.as_deref().map(str::trim);
+    if let Some(token) = token {
+        http::HeaderValue::from_str(token).context("the broker's token has characters that no token has")?;
+    }
     if access.insecure == Some(true) {
         tracing::warn!(
             server = access.server,
@@ -229,7 +234,7 @@ async fn connect(access: &Access) -> anyhow::Result<Client> {
             "certificate-authority-data": access.ca.as_ref().filter(|ca| !ca.is_empty()),
             "insecure-skip-tls-verify": access.insecure,
         }}],
-        "users": [{ "name": "broker", "user": { "token": access.token } }],
+        "users": [{ "name": "broker", "user": { "token": token } }],
         "contexts": [{ "name": "broker", "context": { "cluster": "broker", "user": "broker" } }],
         "current-context": "broker",
     }))?;

@@ -180,6 +180,13 @@ pub fn own_record(state: &State, gateway: &GatewayName) -> RecordTask {
         let (external_ip, globalnet) = (located.external.to_string(), globalnet.to_string());
         RecordObject { key, external_ip, globalnet, labels }
     });
+    // Another cluster goes by this id, or what was brought from it stands here: our id may be a slip.
+    let brought = have.is_some_and(|record| record.origin.is_some());
+    match state.own.standing() {
+        Standing::Contested(_) => return RecordTask::Nothing,
+        Standing::Unproven if brought => return RecordTask::Nothing,
+        Standing::Unproven | Standing::Ours => {}
+    }
     match want {
         None if exists => RecordTask::Nothing,
         // `a-b` of `c` and `a` of `b-c` share one name: what was brought from elsewhere gives way, and is not
@@ -231,6 +238,17 @@ pub(super) fn is_former(state: &State, record: &Record) -> bool {
         && record.peer().is_some_and(|peer| state.own.is_former(Some(&peer.cluster)))
 }
 
+/// Whether a record was written while we went by a wrong id: it is another cluster's, and leads to a gateway of ours.
+fn is_slip(state: &State, cluster: &ClusterId, record: &Record) -> bool {
+    let leads_here = |gateway: &GatewayName| {
+        let located = state.gateways.published(gateway);
+        located.is_some_and(|located| located.external.to_string() == record.external_ip)
+    };
+    record.origin.is_none()
+        && record.key.namespace() == RECORD_NAMESPACE
+        && record.peer().is_some_and(|peer| peer.cluster != *cluster && leads_here(&peer.gateway))
+}
+
 /// A record brought from another cluster: it should say what the copy says, and go with it. One of our own from
 /// when we went by another id goes. Only what is in the namespace of records counts, so only there anything is
 /// brought: members may name any.
@@ -242,8 +260,7 @@ pub fn import(state: &State, key: &ObjectKey) -> RecordTask {
     if have.is_some_and(|record| is_former(state, record)) {
         return task(None, have);
     }
-    let ours = have.is_some_and(|record| record.origin.as_ref().is_none_or(|origin| origin == cluster));
-    if ours || key.namespace() != RECORD_NAMESPACE || key.namespace() == state.records.broker_namespace {
+    if key.namespace() != RECORD_NAMESPACE || key.namespace() == state.records.broker_namespace {
         return RecordTask::Nothing;
     }
     let is_it = |copy: &&Record| {
@@ -254,6 +271,13 @@ pub fn import(state: &State, key: &ObjectKey) -> RecordTask {
     };
     // One that stands for its gateway by name comes before one that only happens to be called so.
     let copy = state.records.copies_for(key).filter(is_it).max_by_key(|copy| copy.is_of_gateway());
+    let mended = |record: &Record| {
+        is_slip(state, cluster, record) && copy.is_some_and(|copy| copy.external_ip != record.external_ip)
+    };
+    let is_ours = |record: &Record| record.origin.as_ref().is_none_or(|origin| origin == cluster);
+    if have.is_some_and(|record| is_ours(record) && !mended(record)) {
+        return RecordTask::Nothing;
+    }
     if copy.is_some_and(|copy| copy.unreadable.is_some()) {
         return RecordTask::Nothing;
     }

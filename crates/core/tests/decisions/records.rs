@@ -151,6 +151,33 @@ fn a_cluster_that_goes_by_our_id_is_named_and_nothing_is_fought_over() {
 }
 
 #[test]
+fn a_wrong_id_for_a_moment_turns_nobodys_record() {
+    let mut world = World::new();
+    let gw1 = || "gw1".parse().expect("a name");
+    world.empty_broker();
+    world.copy("cluster2/gw1", "172.50.16.21");
+    let wrong = |world: &mut World| world.state.apply(Event::Identity(Some("cluster2".parse())));
+    wrong(&mut world);
+    world.record("cluster2/gw1", "172.50.16.21", "242.1.0.0/16");
+    assert_eq!(exchange::own_record(&world.state, &gw1()), RecordTask::Nothing, "it is theirs");
+    world.members(&[("cluster1", "ours")]);
+    assert_eq!(exchange::own_record(&world.state, &gw1()), RecordTask::Nothing, "our claim is not seen");
+
+    // One that was written all the same, as by an earlier version: what the broker has wins.
+    world.change_record("kube-system/gw1-cluster2", |record| {
+        (record.origin, record.origin_namespace) = (None, None);
+        record.external_ip = "172.50.16.11".into();
+    });
+    world.state.apply(Event::Identity(Some("cluster1".parse())));
+    let task = exchange::import(&world.state, &key("kube-system/gw1-cluster2"));
+    let RecordTask::Update { object, .. } = task else { panic!("{task:?}") };
+    assert_eq!(object.external_ip, "172.50.16.21");
+    world.change_record("kube-system/gw1-cluster2", |record| record.external_ip = "172.50.16.99".into());
+    let by_hand = exchange::import(&world.state, &key("kube-system/gw1-cluster2"));
+    assert_eq!(by_hand, RecordTask::Nothing, "one that people wrote is theirs");
+}
+
+#[test]
 fn nothing_is_exported_before_our_claim_is_seen_among_the_others() {
     let mut world = World::new();
     let gateway = "gw1".parse().expect("name");
