@@ -42,6 +42,9 @@ async fn two_clusters_with_one_id_both_say_so_and_fight_over_nothing() {
 
     goes_by("cluster2").await;
     one.up("first0").await;
+    // What the second one had brought from the first was never its own.
+    let brought = two.records(SYSTEM).get("gw1-cluster1").await.expect("it stays");
+    assert_eq!(json!(brought.spec)["externalip"], "172.50.16.11");
     says(&broker, MEETING, "gw1.cluster2", Some("172.50.16.21")).await;
 }
 
