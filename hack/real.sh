@@ -17,8 +17,9 @@ end() {
 trap end EXIT
 part() { hack/timed.sh "$@" || failed+=("$1"); }
 
-# Not these: guest boots a kernel of its own, with a sandbox in it; replicas switches faults of the embedded server.
-not_here=' guest replicas '
+# Not these: guest boots a kernel of its own, with a sandbox in it; replicas and control_plane switch faults of the
+# embedded server.
+not_here=' guest replicas control_plane '
 tests=("$@")
 if ((${#tests[@]} == 0)); then
   tests=(api-suite)

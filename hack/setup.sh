@@ -170,7 +170,7 @@ provide_kubectl() {
 provide_guest_kernel() {
   [[ -e .cache/guest/kernel/vmlinuz ]] && return
   if ! type -P apt-get >/dev/null; then
-    say "no guest kernel: it comes from a Debian or Ubuntu archive; the guest test will say that it skips"
+    say "no guest kernel: it comes from a Debian or Ubuntu archive; the guest test will fail and say so"
     return
   fi
   changed=1

@@ -138,8 +138,8 @@ async fn a_node_that_falls_silent_is_given_its_minute() {
     let one = sandbox.cluster(1).await;
     up(&one, "lost0", "gw1").await;
     one.fault("gw1", "refuse").await;
-    silence(&one, 50).await;
     let start = Instant::now();
+    silence(&one, 50).await;
     ask_to_delete(&one, "lost0").await;
     is_gone(&one, "lost0").await;
     // Fifty of sixty seconds had passed; times are in whole seconds.

@@ -105,11 +105,11 @@ fn what_cannot_be_proved_is_reported_with_the_reason() {
                  "interfaceAddr": "10.100.0.1/24"}}"#;
     fs::write(&file, tunnel).expect("written");
     let file = file.to_str().expect("text");
-    let output = sandbox(&["--once", "-o", "json", "--timeout", "3", "--apply", file]);
+    let output = sandbox(&["--once", "-o", "json", "--timeout", "15", "--apply", file]);
     assert_eq!(output.status.code(), Some(1));
     let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
     assert_eq!(report["ready"], false);
-    assert!(report["reason"].as_str().expect("a reason").contains("no packet came back within 3s"));
+    assert!(report["reason"].as_str().expect("a reason").contains("no packet came back within 15s"));
     let why = report["tunnels"][0]["message"].as_str().expect("a sentence");
     assert!(why.contains("there is no gateway gw7"), "{why}");
 }
@@ -153,9 +153,8 @@ async fn ctrl_c_leaves_no_namespace_no_process_and_no_file_but_logs() {
 
     let status = sandbox.end().expect("it ends when interrupted");
     assert_eq!(status.code(), Some(0), "everything it was asked for had worked");
-    assert_eq!(processes_of(sandbox.pid()), Vec::<String>::new());
-    let left = &namespaces(&every_process()) & &held;
-    assert!(left.is_empty(), "still held by somebody: {left:?}");
+    until("no process is left", || processes_of(sandbox.pid()).is_empty());
+    until("no namespace is held", || namespaces(&every_process()).is_disjoint(&held));
     assert_eq!(links_here(), before);
     assert!(folder.join("logs").join("cluster1-controller.log").exists());
     assert!(!folder.join("ready").exists() && !folder.join("pods").exists());

@@ -139,7 +139,7 @@ async fn without_a_controller_undeploying_ends_in_time_names_the_tunnels_and_say
     let listed = one.kubectl(&["get", "vnt", "-A", "-o", "name"]).await.ok();
     assert_eq!(listed.lines().count(), 2, "{listed}");
 
-    let (said, _) = run(&one, &["make", "uninstall", "FORCE=1", "WAIT=2"], &[]).await;
+    let (said, _) = run(&one, &["make", "uninstall", "FORCE=1", "WAIT=8"], &[]).await;
     let printed = said.ok();
     for name in ["first0", "second0"] {
         assert!(

@@ -36,15 +36,7 @@ pub fn connect(mut config: Config) -> kube::Result<Client> {
     if !config.headers.iter().any(|(name, _)| *name == header::USER_AGENT) {
         config.headers.push((header::USER_AGENT, header::HeaderValue::from_static(AGENT)));
     }
-    let mut http = HttpConnector::new();
-    http.enforce_http(false);
-    http.set_nodelay(true);
-    http.set_connect_timeout(Some(CONNECT));
-    http.set_keepalive(Some(QUIET));
-    http.set_keepalive_interval(Some(QUIET / 4));
-    http.set_keepalive_retries(Some(4));
-    http.set_tcp_user_timeout(Some(QUIET * 2));
-    let https = config.rustls_https_connector_with_connector(http)?;
+    let https = config.rustls_https_connector_with_connector(connector())?;
     let connections = hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build(https);
     let service = ServiceBuilder::new()
         .layer_fn(Bounded)
@@ -55,6 +47,19 @@ pub fn connect(mut config: Config) -> kube::Result<Client> {
         .map_err(BoxError::from)
         .service(connections);
     Ok(Client::new(service, config.default_namespace))
+}
+
+/// Makes connections.
+fn connector() -> HttpConnector {
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    http.set_connect_timeout(Some(CONNECT));
+    http.set_keepalive(Some(QUIET));
+    http.set_keepalive_interval(Some(QUIET / 4));
+    http.set_keepalive_retries(Some(4));
+    http.set_tcp_user_timeout(Some(QUIET * 2));
+    http
 }
 
 type Answer = UnsyncBoxBody<bytes::Bytes, BoxError>;
@@ -108,4 +113,59 @@ fn is_stream(request: &Request<Body>) -> bool {
     let watches =
         request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
     watches || request.headers().contains_key(header::UPGRADE)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Api;
+    use kube::api::{PostParams, WatchParams};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// A server that answers every request with the same beginning, and never ends it.
+    async fn unfinished(beginning: &'static str) -> Api<ConfigMap> {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        tokio::spawn(async move {
+            let mut open = Vec::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.read(&mut [0; 4096]).await;
+                let _ = stream.write_all(beginning.as_bytes()).await;
+                open.push(stream);
+            }
+        });
+        let config = Config::new(format!("http://{address}").parse().expect("an address"));
+        Api::namespaced(connect(config).expect("a client"), "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_not_answered_or_not_to_its_end_fails_in_time() {
+        let part = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
+        for beginning in ["", part] {
+            let maps = unfinished(beginning).await;
+            let asked = Instant::now();
+            maps.get("a").await.expect_err("no answer");
+            assert_eq!(asked.elapsed().as_secs(), READ.as_secs());
+            let asked = Instant::now();
+            maps.create(&PostParams::default(), &ConfigMap::default()).await.expect_err("no answer");
+            assert_eq!(asked.elapsed().as_secs(), WRITE.as_secs());
+        }
+        let (maps, asked) = (unfinished("").await, Instant::now());
+        let watch = maps.watch(&WatchParams::default(), "0").await;
+        assert!(watch.is_err(), "its beginning is bounded too");
+        assert_eq!(asked.elapsed().as_secs(), READ.as_secs());
+    }
+
+    #[tokio::test]
+    async fn small_writes_do_not_wait_for_an_acknowledgement() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let uri = format!("http://{}", listener.local_addr().expect("bound")).parse().expect("an address");
+        let stream = connector().call(uri).await.expect("connected");
+        assert!(stream.inner().nodelay().expect("an option"));
+    }
 }

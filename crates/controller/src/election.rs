@@ -96,8 +96,7 @@ impl Term {
     }
 
     /// Reports that somewhere a term of this number has been seen. If it is newer than ours although the Lease
-    /// is ours (it was deleted and made anew), we need a newer one still. Returns whether that is believed: what one
-    /// gateway says must not use up the numbers of all.
+    /// is ours (it was deleted and made anew), we need a newer one still. Returns whether that is believed.
     pub fn superseded_by(&self, number: u64) -> bool {
         let ahead = self.number.and_then(|own| number.checked_sub(own)).unwrap_or(0);
         let believed = (1..=BELIEVED_AHEAD).contains(&ahead) && number < LAST_NUMBER;
@@ -182,14 +181,14 @@ impl Candidate {
                     let term = Term::elected(number(&lease), sent + self.times.safe());
                     return Held { candidate: self, lease, sent, term };
                 }
-                Ok(Ok(None)) => {}
+                Ok(Ok(None)) => self.until_it_may_be_free(&mut waiting).await,
+                // It may be free as it is, so that no watch would report anything.
                 Ok(Err(error)) => {
                     tracing::warn!(lease = self.name, %error, "the lease cannot be read or written; trying again");
                     sleep(self.times.retry).await;
                 }
                 Err(_) => tracing::warn!(lease = self.name, "no answer about the lease; trying again"),
             }
-            self.until_it_may_be_free(&mut waiting).await;
         }
     }
 
@@ -278,13 +277,18 @@ impl Candidate {
     }
 
     async fn give_up(&self) -> kube::Result<()> {
-        let Some(mut lease) = self.leases.get_opt(&self.name).await? else { return Ok(()) };
-        let spec = lease.spec.get_or_insert_default();
-        if spec.holder_identity.as_ref() == Some(&self.identity) {
+        loop {
+            let Some(mut lease) = self.leases.get_opt(&self.name).await? else { return Ok(()) };
+            let spec = lease.spec.get_or_insert_default();
+            if spec.holder_identity.as_ref() != Some(&self.identity) {
+                return Ok(());
+            }
             spec.holder_identity = Some(String::new());
-            self.leases.replace(&self.name, &posting(), &lease).await?;
+            // A renewal that nobody waits for any more may have come in between.
+            if won(self.leases.replace(&self.name, &posting(), &lease).await)?.is_some() {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     fn claim(&self, before: Option<&Lease>, number: u64) -> Lease {

@@ -24,6 +24,9 @@ use crate::pace::Pace;
 const PAGE: u32 = 500;
 /// A watch is closed by the server after about this long; one that is silent for longer is dead.
 const WATCH: Duration = Duration::from_secs(290);
+/// A server that sends bookmarks does so about once a minute: a watch without one for so long is dead, though the
+/// machine at its other end may acknowledge what it is sent.
+const BOOKMARKED: Duration = Duration::from_secs(150);
 /// A streaming list that says nothing for this long is given up.
 const STALLED: Duration = Duration::from_secs(30);
 /// After so many streaming lists in a row that were never complete pages are listed.
@@ -302,10 +305,16 @@ where
         let mut events = std::pin::pin!(events);
         let opened = Instant::now();
         let mut list = streams.then(BTreeMap::new);
+        let mut bookmarked = false;
         loop {
             let due = self.watch.resync.zip(self.listed).map(|(every, listed)| listed + every);
             let resync = due.filter(|_| list.is_none());
-            let silent = if list.is_some() { Instant::now() + STALLED } else { opened + limit + STALLED };
+            let ends = opened + limit + STALLED;
+            let silent = match (&list, bookmarked) {
+                (Some(_), _) => Instant::now() + STALLED,
+                (None, true) => ends.min(Instant::now() + BOOKMARKED),
+                (None, false) => ends,
+            };
             let Ok(event) = timeout_at(resync.map_or(silent, |due| due.min(silent)), events.next()).await
             else {
                 if resync.is_some_and(|due| Instant::now() >= due) {
@@ -334,6 +343,7 @@ where
                 }
                 Some(Ok(WatchEvent::Bookmark(mark))) => {
                     let version = mark.metadata.resource_version;
+                    bookmarked |= list.is_none();
                     if mark.metadata.annotations.contains_key(END_OF_LIST)
                         && let Some(objects) = list.take()
                     {

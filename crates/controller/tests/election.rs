@@ -230,3 +230,18 @@ async fn the_time_of_day_on_a_lease_is_that_of_the_clock_that_was_given() {
     let seconds = |time: Option<MicroTime>| time.expect("a time").0.as_second() - base.as_second();
     assert_eq!((seconds(spec.acquire_time), seconds(spec.renew_time)), (0, 60));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_free_is_tried_again_soon_after_its_write_failed() {
+    let server = server().await;
+    let (a, b) = (candidate(&server, "a"), candidate(&server, "b"));
+    drop(soon(a.acquire(0)).await);
+    a.release().await;
+    let updates = Match { verbs: vec!["update".into()], ..Match::default() };
+    let refuse = Switch::Refuse { code: 500, percent: 100, retry_after_seconds: 0 };
+    let once = Fault { times: Some(1), ..Fault::new(refuse).on(updates) };
+    server.faults().set(vec![once]).expect("a fault");
+    let asked = Instant::now();
+    b.acquire(0).await;
+    assert!(asked.elapsed() < 2 * b.times.retry, "{:?}: nobody has it", asked.elapsed());
+}

@@ -11,6 +11,7 @@ use causeway_apiserver::{Fault, Match, Server, Switch};
 use causeway_controller::follow::{Interruption, Seen, Watch};
 use causeway_controller::pace::Pace;
 use causeway_core::room::Change;
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, PostParams};
 use kube::core::DeserializeGuard;
@@ -297,4 +298,36 @@ async fn a_streaming_list_that_never_ends_is_said_and_after_the_second_one_pages
         put(&maps, "a", "2").await;
         follower.knows(&[("a", "2")]).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_whose_server_stops_sending_bookmarks_is_opened_anew() {
+    let server = server().await;
+    let maps = maps(&server);
+    put(&maps, "a", "1").await;
+    let version = version(&maps).await;
+    let stopped = move |_| {
+        let map = |annotations| {
+            json!({ "kind": "ConfigMap", "apiVersion": "v1", "metadata": {
+                "name": "a", "namespace": "default", "labels": { "text": "1" }, "resourceVersion": version,
+                "annotations": annotations,
+            }})
+        };
+        let end = json!({ "k8s.io/initial-events-end": "true" });
+        let events = [("ADDED", json!({})), ("BOOKMARK", end), ("BOOKMARK", json!({}))];
+        let lines = events.map(|(kind, annotations)| {
+            Ok::<_, kube::Error>(format!("{}\n", json!({ "type": kind, "object": map(annotations) })))
+        });
+        let stream = futures::stream::iter(lines).chain(futures::stream::pending());
+        (200, Body::from_stream(stream))
+    };
+    let follower =
+        Follower::of(Watch::<ConfigMap>::new(Api::namespaced(client_with(&server, stopped), "default")));
+    follower.knows(&[("a", "1")]).await;
+    put(&maps, "a", "2").await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(follower.known().expect("listed")["a"], "1", "a bookmark a minute is enough");
+    // Long before the server would have ended it.
+    tokio::time::sleep(Duration::from_secs(140)).await;
+    assert_eq!(follower.known().expect("listed")["a"], "2");
 }

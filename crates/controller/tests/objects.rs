@@ -4,8 +4,10 @@ mod support;
 
 use std::time::Duration;
 
-use causeway_api::vpc::{LooseTunnel, VpcNatTunnel};
+use causeway_api::vpc::{GatewayExIp, LooseTunnel, VpcNatTunnel};
 use causeway_apiserver::{Fault, Match, Server, Switch};
+use causeway_controller::vpc;
+use causeway_core::vpc::Given;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
@@ -116,6 +118,10 @@ async fn what_was_written_is_known_before_the_watch_says_so_and_nothing_is_sent_
         these.map(|it| (it.code, it.count)).collect::<Vec<_>>()
     };
     assert_eq!((patches(""), patches("status")), (vec![(200, 1)], vec![(200, 1)]));
+    // The watch's news of them comes after both.
+    server.faults().clear();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!((patches(""), patches("status")), (vec![(200, 1)], vec![(200, 1)]));
 }
 
 /// A gateway with a pod that runs.
@@ -163,4 +169,65 @@ async fn asked_to_stop_while_a_gateway_hangs_it_gives_the_lease_up_within_a_seco
     assert!(took >= Duration::from_millis(300), "a visit was under way: {took:?}");
     assert!(took < Duration::from_secs(1), "{took:?}");
     assert_eq!(holder().await.as_deref(), Some(""), "nobody has to wait for it");
+}
+
+/// Waits until a tunnel has a status, and says how long that took.
+async fn is_reported(server: &Server, name: &str) -> Duration {
+    let tunnels: Api<VpcNatTunnel> = Api::namespaced(client(server, "somebody"), "default");
+    tunnels.create(&PostParams::default(), &tunnel(name)).await.expect("accepted");
+    let asked = Instant::now();
+    until("its status is written", || async {
+        let tunnel = tunnels.get(name).await.expect("the tunnel");
+        tunnel.status.is_some_and(|status| !status.conditions.is_empty())
+    })
+    .await;
+    asked.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn visits_that_hang_hold_up_no_status() {
+    let server = server().await;
+    define(&server, [VpcNatTunnel::crd()]).await;
+    gateway(&server).await;
+    server.faults().set(vec![frozen(&[], "pods/exec")]).expect("a fault");
+    let (house, _parts) = start(&server, options());
+    until("all is listed", || async { house.readiness.answer().0 == 200 }).await;
+    // The only one that visits has begun, and waits.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let took = is_reported(&server, "vx0").await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_does_not_answer_holds_up_no_status() {
+    let (home, broker) = (server().await, server().await);
+    for server in [&home, &broker] {
+        define(server, [VpcNatTunnel::crd(), GatewayExIp::crd()]).await;
+    }
+    // Left by an earlier life: all of them have to go, and none does.
+    let copies: Api<GatewayExIp> = Api::namespaced(client(&broker, "somebody"), "default");
+    for number in 0..50 {
+        let gateway = format!("gone{number}");
+        let copy = object(json!({
+            "metadata": { "name": format!("{gateway}.cluster1"), "labels": {
+                "localGateway": gateway, "localCluster": "cluster1", "submariner-io/clusterID": "cluster1",
+                "submariner-io/originatingNamespace": "kube-system",
+            }},
+            "spec": { "externalip": "172.50.16.11", "globalnetcidr": "242.0.0.0/16" },
+        }));
+        copies.create(&PostParams::default(), &copy).await.expect("accepted");
+    }
+    broker.faults().set(vec![frozen(&["delete"], "gatewayexips")]).expect("a fault");
+    let meeting = vpc::broker::Broker { client: client(&broker, "controller"), namespace: "default".into() };
+    let given = Given { cluster: Some("cluster1".parse().expect("an id")), ..Given::default() };
+    let (house, _parts) = start(&home, vpc::Options { given, broker: Some(meeting), ..options() });
+    until("deletions hang, and more of them wait", || async {
+        let metrics = house.metrics.encode();
+        let lengths =
+            metrics.lines().filter_map(|line| line.strip_prefix("causeway_queue_length")?.rsplit(' ').next());
+        lengths.filter_map(|length| length.parse::<u64>().ok()).any(|length| length > 10)
+    })
+    .await;
+    let took = is_reported(&home, "vx0").await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
 }

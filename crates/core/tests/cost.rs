@@ -51,7 +51,8 @@ fn a_tunnel_that_comes_changes_or_goes_concerns_itself_and_its_gateway() {
         (1, 0, 0),
         "its status is written"
     );
-    assert_eq!(cost(&mut state, put(|t| t.deleting = true, 7)), (1, 1, 0), "it is being deleted");
+    let deleted = |t: &mut Tunnel| (t.resource_version, t.deleting) = ("3".into(), true);
+    assert_eq!(cost(&mut state, put(deleted, 7)), (1, 1, 0), "it is being deleted");
     assert_eq!(cost(&mut state, Event::Tunnels(Change::Gone(key(7)))), (1, 1, 0), "it is gone");
     assert!(state.is_consistent());
 }

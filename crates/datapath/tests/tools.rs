@@ -169,10 +169,11 @@ async fn the_monitor_says_by_its_digest_whether_the_gateway_holds_what_was_liste
 
         let tool = if variant == Variant::Legacy { "iptables-legacy" } else { "iptables-nft" };
         netns.sh(&format!("{tool} -t nat -A POSTROUTING -d 10.99.0.0/16 -j SNAT --to-source 10.0.0.1"));
-        monitor.held(None).await;
-        let after = monitor.held(None).await;
+        let after = listed().await;
         assert_ne!(after, before, "a rule, of which the kernel reports nothing");
-        assert_eq!(listed().await, after);
+        // Heartbeats of before may still be on their way.
+        let changed = async { while monitor.held(None).await != after {} };
+        tokio::time::timeout(Duration::from_secs(20), changed).await.expect("the new digest in time");
     }
 }
 
@@ -213,10 +214,10 @@ async fn the_monitor_reports_every_change_after_its_first_heartbeat_and_ends_wit
 async fn the_monitor_beats_and_ends_when_ip_is_gone_or_the_script_is_killed() {
     require(&[]);
     let netns = Netns::new();
-    let mut monitor = Monitor::start(&netns, Duration::from_secs(1)).await;
     let started = Instant::now();
+    let mut monitor = Monitor::start(&netns, Duration::from_secs(1)).await;
     monitor.held(None).await;
-    assert!((900..5000).contains(&started.elapsed().as_millis()), "{:?}", started.elapsed());
+    assert!((900..20_000).contains(&started.elapsed().as_millis()), "{:?}", started.elapsed());
     kill(monitor_process(&netns));
     assert_eq!(monitor.end().await, Some(1));
     assert!(processes(&netns).is_empty());

@@ -11,7 +11,6 @@ use tokio::time::timeout;
 use super::addresses::{self, Cluster, Gateway, Role};
 use super::echo::Echo;
 use super::nat::{Choice, LOCK, Variant};
-use super::netns::Namespace;
 use super::proof::{Caller, Proof};
 use super::tools;
 use super::topology::{Fabric, PodNet, Underlay};
@@ -20,18 +19,6 @@ struct Site {
     fabric: Fabric,
     pods: BTreeMap<Role, PodNet>,
     echo: Echo,
-}
-
-/// Network namespaces need privileges that not every machine gives to a test.
-pub(super) async fn available() -> bool {
-    match Namespace::create("probe").await {
-        Ok(_) => true,
-        Err(error) if std::env::var("CI").is_ok() => panic!("{error}"),
-        Err(error) => {
-            eprintln!("skipped: {error}; run as root, or in `unshare --user --map-root-user`");
-            false
-        }
-    }
 }
 
 async fn build(
@@ -115,23 +102,16 @@ async fn both_ways(choice: Choice, gateway: Gateway) {
 
 #[tokio::test]
 async fn packets_cross_a_tunnel_and_carry_an_egress_address() {
-    if available().await {
-        both_ways(Choice::Auto, Gateway::Gw1).await;
-    }
+    both_ways(Choice::Auto, Gateway::Gw1).await;
 }
 
 #[tokio::test]
 async fn packets_cross_through_the_second_gateways_with_nft() {
-    if available().await {
-        both_ways(Choice::Nft, Gateway::Gw2).await;
-    }
+    both_ways(Choice::Nft, Gateway::Gw2).await;
 }
 
 #[tokio::test]
 async fn nothing_crosses_without_a_tunnel() {
-    if !available().await {
-        return;
-    }
     let (a, b, _folder) = two_sites(Choice::Auto).await;
     let client = &a.pods[&Role::Client].namespace;
     let mut caller = Caller::new(client, b.fabric.cluster().server_global()).await.expect("caller");
@@ -142,9 +122,6 @@ async fn nothing_crosses_without_a_tunnel() {
 
 #[tokio::test]
 async fn an_unplugged_pod_is_cut_off_and_its_place_is_free_again() {
-    if !available().await {
-        return;
-    }
     let (a, _b, _folder) = two_sites(Choice::Auto).await;
     let old = &a.pods[&Role::Gateway(Gateway::Gw1)];
     a.fabric.unplug(old).await.expect("unplug");

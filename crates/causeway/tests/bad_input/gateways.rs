@@ -99,6 +99,24 @@ async fn a_gateway_that_claims_a_term_which_nobody_had_is_reported_and_harms_no_
 }
 
 #[tokio::test]
+async fn a_gateway_ends_a_term_once_and_is_not_believed_again_so_soon() {
+    let sandbox = Sandbox::bare().await;
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    join(&one, &two, "vx0", "gw1", 0).await;
+    // As if the Lease had been deleted: our next term is newer.
+    one.in_gateway("gw2", "ip link set dev lo alias causeway-term:1000").await.ok();
+    one.create(&vxlan("liar", "gw2", "cluster2/gw2", "10.109.0.1/24")).await;
+    one.up("liar").await;
+    one.in_gateway("gw2", "ip link set dev lo alias causeway-term:2000").await.ok();
+    one.patch_spec("liar", json!({"interfaceAddr": "10.109.0.2/24"})).await;
+    reported(&one, "liar", "CommandFailed", &["claims term 2000"]).await;
+    undisturbed(&one, "vx0").await;
+    stays_calm(&one).await;
+    one.in_gateway("gw2", "ip link set dev lo alias ''").await.ok();
+    one.up("liar").await;
+}
+
+#[tokio::test]
 async fn a_gateway_without_a_tool_is_reported_with_its_name_and_harms_no_other() {
     let sandbox = Sandbox::bare().await;
     let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);

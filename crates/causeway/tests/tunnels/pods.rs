@@ -3,10 +3,11 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::support::gateway::ONE_TUNNEL;
-use super::support::tunnels::{NS, vxlan};
+use super::support::tunnels::{NS, condition, vxlan};
 use super::support::{Cluster, PATIENCE, Sandbox};
 
 const SYSTEM: &str = "kube-system";
@@ -80,4 +81,23 @@ async fn when_another_pod_of_a_gateway_takes_over_the_former_one_is_swept_once_i
     for gateway in [serving, spare] {
         assert_eq!(one.marked(gateway).await, Vec::<String>::new(), "{gateway}");
     }
+}
+
+#[tokio::test]
+async fn a_spare_pod_that_does_not_answer_blocks_a_deletion_and_is_named() {
+    let sandbox = Sandbox::bare().await;
+    let one = sandbox.cluster(1).await;
+    deploy(&one).await;
+    one.create(&vxlan("ha0", "both", "cluster2/gw1", "10.100.0.1/24")).await;
+    let status = one.up("ha0").await.status.expect("a status");
+    let spare = if status.internal_ip.as_deref() == Some("172.50.16.11") { "gw2" } else { "gw1" };
+    one.fault(spare, "refuse").await;
+    // Its former observation is forgotten with the term.
+    sandbox.restart(&one, Signal::SIGKILL).await;
+    one.kubectl(&["delete", "vpcnattunnel", "-n", NS, "ha0", "--wait=false"]).await.ok();
+    let blocked = one.says(NS, "ha0", "CleanupBlocked", "True", "ExecRefused", 2 * PATIENCE).await;
+    let why = condition(&blocked, "CleanupBlocked").expect("it was there").message.clone();
+    assert!(why.contains(&format!("vpc-nat-gw-{spare}-0")), "{why}");
+    one.fault(spare, "").await;
+    one.kubectl(&["wait", "--for=delete", "vpcnattunnel", "-n", NS, "ha0", "--timeout=60s"]).await.ok();
 }

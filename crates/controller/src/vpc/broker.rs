@@ -98,6 +98,9 @@ async fn follow_coordinates(feed: Feed<Vpc>, room: Arc<Vpc>) {
     match watch.follow(feed.pace(), convert, tell).await {}
 }
 
+/// The coordinates as they change.
+type Known = tokio::sync::watch::Receiver<Option<Coordinates>>;
+
 /// Joins the exchange, and joins it anew whenever the way to it changes.
 async fn exchange(feed: Feed<Vpc>, room: Arc<Vpc>) {
     if let Some(broker) = &room.options.broker {
@@ -105,15 +108,17 @@ async fn exchange(feed: Feed<Vpc>, room: Arc<Vpc>) {
         follow_broker(&feed, &room, broker, &Notify::new()).await;
     }
     let mut joined: Option<(String, String)> = None;
+    // One receiver for all: what changes while something is read is seen afterwards.
+    let mut coordinates = room.coordinates.subscribe();
     loop {
-        let (access, broker) = find(&feed, &room).await;
+        let (access, broker) = find(&feed, &room, &mut coordinates).await;
         let place = (access.server.clone(), access.namespace.clone());
         join(&room, &broker, joined.as_ref() != Some(&place));
         joined = Some(place);
         let trouble = Notify::new();
         tokio::select! {
             () = follow_broker(&feed, &room, &broker, &trouble) => {}
-            () = until_other_access(&feed, &room, &access, &trouble) => {
+            () = until_other_access(&feed, &room, &mut coordinates, &access, &trouble) => {
                 tracing::info!("the way to the broker has changed: joining anew");
             }
         }
@@ -149,9 +154,8 @@ async fn follow_copies(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker, trouble: &
 }
 
 /// Waits until the coordinates are known and usable.
-async fn find(feed: &Feed<Vpc>, room: &Vpc) -> (Access, Broker) {
+async fn find(feed: &Feed<Vpc>, room: &Vpc, coordinates: &mut Known) -> (Access, Broker) {
     let mut pace = feed.pace();
-    let mut coordinates = room.coordinates.subscribe();
     loop {
         let known = coordinates.borrow_and_update().clone();
         let Some(known) = known else {
@@ -180,8 +184,13 @@ async fn resolve(home: &Client, known: &Coordinates) -> anyhow::Result<(Access, 
 }
 
 /// Returns when the coordinates or the Secret say something else than what the connection rests on.
-async fn until_other_access(feed: &Feed<Vpc>, room: &Vpc, access: &Access, trouble: &Notify) {
-    let mut coordinates = room.coordinates.subscribe();
+async fn until_other_access(
+    feed: &Feed<Vpc>,
+    room: &Vpc,
+    coordinates: &mut Known,
+    access: &Access,
+    trouble: &Notify,
+) {
     let mut pace = feed.pace();
     loop {
         tokio::select! {

@@ -1,7 +1,7 @@
 //! A visit to a gateway: observe, plan, apply, report.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use causeway_core::GatewayName;
@@ -32,6 +32,8 @@ impl Vpc {
             self.forget(gateway);
             return Next::Done;
         };
+        let pods: Vec<&str> = task.sweep.iter().chain([&task.pod]).map(|pod| pod.uid.as_str()).collect();
+        self.looks.keep_pods(gateway, &pods);
         let result = self.close_the_difference(gateway, &task, term).await;
         // A replica that was stopped in between may have lost its term, and says nothing of what it then finds.
         if !term.is_held() {
@@ -39,19 +41,18 @@ impl Vpc {
         }
         let result = match result {
             Ok(visit) => Ok(visit),
-            Err(Stop::Superseded(by)) if term.superseded_by(by) => {
-                tracing::warn!(%gateway, by, "a newer term has been seen there");
-                return Next::Retry;
-            }
+            Err(Stop::Superseded(by)) if self.believes(gateway, term, by) => return Next::Retry,
             Err(Stop::Superseded(by)) => Err(no_such_term(by)),
-            Err(Stop::Unanswered(trouble, grace)) if self.looks.unanswered(gateway) < grace => {
+            Err(Stop::Unanswered(trouble, grace))
+                if self.looks.unanswered(gateway, &task.pod.uid) < grace =>
+            {
                 tracing::info!(%gateway, pod = %task.pod.key, "no whole answer, observing again: {trouble}");
                 return Next::Retry;
             }
             Err(Stop::Unanswered(trouble, _) | Stop::Trouble(trouble)) => Err(trouble),
         };
         match &result {
-            Ok(_) => self.looks.answered(gateway),
+            Ok(_) => self.looks.answered(gateway, &task.pod.uid),
             Err(trouble) => {
                 tracing::warn!(%gateway, pod = %task.pod.key, reason = trouble.reason(), "visit failed: {trouble}");
             }
@@ -87,10 +88,16 @@ impl Vpc {
                 return false;
             }
             let result = match result {
-                Ok(visit) => Ok(visit),
-                Err(Stop::Superseded(by)) if term.superseded_by(by) => return false,
+                Ok(visit) => {
+                    self.looks.answered(gateway, &pod.uid);
+                    Ok(visit)
+                }
+                Err(Stop::Superseded(by)) if self.believes(gateway, term, by) => return false,
                 Err(Stop::Superseded(by)) => Err(no_such_term(by)),
-                Err(Stop::Unanswered(_, grace)) if self.looks.unanswered(gateway) < grace => return false,
+                Err(Stop::Unanswered(_, grace)) if self.looks.unanswered(gateway, &pod.uid) < grace => {
+                    done = false;
+                    continue;
+                }
                 Err(Stop::Unanswered(trouble, _) | Stop::Trouble(trouble)) => {
                     tracing::warn!(%gateway, pod = %pod.key, reason = trouble.reason(), "sweep failed: {trouble}");
                     Err(trouble)
@@ -101,6 +108,19 @@ impl Vpc {
             self.desk.tell(Event::Outcome(gateway.clone(), Outcome { pod_uid, revision, result }));
         }
         done
+    }
+
+    /// Whether a gateway's word that a newer term has been there counts. Then this term is over, and all work with
+    /// it: so each gateway has that word once in a while only.
+    fn believes(&self, gateway: &GatewayName, term: &Term, by: u64) -> bool {
+        let mut heard = self.superseded.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = heard.get(gateway).is_some_and(|at| at.elapsed() < BELIEVED_EVERY);
+        let believed = !recent && term.superseded_by(by);
+        if believed {
+            tracing::warn!(%gateway, by, "a newer term has been seen there");
+            heard.insert(gateway.clone(), Instant::now());
+        }
+        believed
     }
 
     async fn empty(
@@ -267,6 +287,10 @@ const SHORT: Duration = Duration::from_secs(3);
 /// The same where the API server did not pass the question on, which says nothing about the gateway. When that server
 /// serves nobody the term ends sooner.
 const LONG: Duration = Duration::from_secs(60);
+
+/// Our next term is newer than what a gateway has reported. One that has seen a newer term already is lying, or
+/// Leases are being deleted by the hour.
+const BELIEVED_EVERY: Duration = Duration::from_secs(3600);
 
 /// Why a visit came to nothing.
 enum Stop {

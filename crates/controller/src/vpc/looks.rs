@@ -9,15 +9,15 @@ use causeway_core::vpc::Have;
 use causeway_datapath::vpc::Digest;
 use tokio::time::Instant;
 
-/// The last observation of each gateway, and since when one has not answered.
+/// The last observation of each gateway, and since when a pod of it has not answered.
 #[derive(Default)]
 pub(super) struct Looks(Mutex<BTreeMap<GatewayName, Look>>);
 
 #[derive(Default)]
 struct Look {
     observed: Option<Observed>,
-    /// Since when the gateway has not answered.
-    unanswered: Option<Instant>,
+    /// Since when a pod has not answered, by its uid.
+    unanswered: BTreeMap<String, Instant>,
 }
 
 /// An observation of a pod.
@@ -96,15 +96,23 @@ impl Looks {
         }
     }
 
-    /// For how long the gateway has not answered; at the first time in a row for no time.
-    pub(super) fn unanswered(&self, gateway: &GatewayName) -> Duration {
+    /// For how long a pod has not answered; at the first time in a row for no time.
+    pub(super) fn unanswered(&self, gateway: &GatewayName, pod_uid: &str) -> Duration {
         let mut looks = self.lock();
-        looks.entry(gateway.clone()).or_default().unanswered.get_or_insert_with(Instant::now).elapsed()
+        let unanswered = &mut looks.entry(gateway.clone()).or_default().unanswered;
+        unanswered.entry(pod_uid.to_owned()).or_insert_with(Instant::now).elapsed()
     }
 
-    pub(super) fn answered(&self, gateway: &GatewayName) {
+    pub(super) fn answered(&self, gateway: &GatewayName, pod_uid: &str) {
         if let Some(look) = self.lock().get_mut(gateway) {
-            look.unanswered = None;
+            look.unanswered.remove(pod_uid);
+        }
+    }
+
+    /// Forgets which pods have not answered but for these: the others are gone.
+    pub(super) fn keep_pods(&self, gateway: &GatewayName, uids: &[&str]) {
+        if let Some(look) = self.lock().get_mut(gateway) {
+            look.unanswered.retain(|uid, _| uids.contains(&uid.as_str()));
         }
     }
 }

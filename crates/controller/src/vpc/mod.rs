@@ -15,11 +15,14 @@ mod record;
 mod tunnel;
 mod watch;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use causeway_core::GatewayName;
 use causeway_core::vpc::{Event, Given, Scope, State};
 use tokio::sync::watch as channel;
+use tokio::time::Instant;
 
 use crate::election::Term;
 use crate::queue::Next;
@@ -55,6 +58,8 @@ pub struct Vpc {
     options: Options,
     monitors: monitor::Monitors,
     looks: looks::Looks,
+    /// When a gateway last ended a term of ours by having seen a newer one.
+    superseded: Mutex<BTreeMap<GatewayName, Instant>>,
     /// Execs that have said all and are about to end.
     farewells: tokio_util::task::TaskTracker,
     coordinates: channel::Sender<Option<broker::Coordinates>>,
@@ -64,16 +69,22 @@ pub struct Vpc {
 
 /// Visits may hang for as long as a command may take: they have workers of their own.
 const VISITS: usize = 0;
-/// Writes to API servers.
+/// Writes to our own API server.
 const WRITES: usize = 1;
-/// How many writes are under way at once.
+/// Writes to the broker's, which may hang while ours does not.
+const EXCHANGE: usize = 2;
+/// How many writes to one server are under way at once.
 const WRITES_AT_ONCE: usize = 32;
 
 impl Vpc {
     /// A room without knowledge.
     pub fn new(options: Options, house: &House) -> Arc<Self> {
         let duty = |name, workers| Duty { name, who: Who::Leader, workers };
-        let duties = [duty("visits", options.visits), duty("writes", WRITES_AT_ONCE)];
+        let duties = [
+            duty("visits", options.visits),
+            duty("writes", WRITES_AT_ONCE),
+            duty("exchange", WRITES_AT_ONCE),
+        ];
         let room = Arc::new(Self {
             desk: Desk::new::<Self>(State::new(options.given.clone()), &duties),
             house: house.clone(),
@@ -82,6 +93,7 @@ impl Vpc {
             options,
             monitors: monitor::Monitors::default(),
             looks: looks::Looks::default(),
+            superseded: Mutex::default(),
             farewells: tokio_util::task::TaskTracker::new(),
             coordinates: channel::Sender::new(None),
             broker: channel::Sender::new(None),
@@ -110,9 +122,9 @@ impl Room for Vpc {
             Scope::Gateway(_) => ("gateway", VISITS),
             Scope::Tunnel(_) => ("tunnel", WRITES),
             Scope::Record(_) => ("record", WRITES),
-            Scope::Export(_) => ("export", WRITES),
+            Scope::Export(_) => ("export", EXCHANGE),
             Scope::Import(_) => ("import", WRITES),
-            Scope::Membership => ("membership", WRITES),
+            Scope::Membership => ("membership", EXCHANGE),
         }
     }
 

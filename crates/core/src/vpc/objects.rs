@@ -37,6 +37,13 @@ impl Tunnel {
     pub fn is_held(&self) -> bool {
         self.finalizers.iter().any(|finalizer| finalizer == TUNNEL_FINALIZER)
     }
+
+    /// Whether this is a later version of the object than another. Versions are decimal numbers that grow; of any
+    /// other kind it cannot be told.
+    pub fn is_newer_than(&self, other: &Self) -> bool {
+        let number = |tunnel: &Self| tunnel.resource_version.parse::<u64>().ok();
+        number(self).zip(number(other)).is_some_and(|(own, other)| own > other)
+    }
 }
 
 /// The finalizer on tunnels.

@@ -167,14 +167,26 @@ pub fn refused_before(before: Option<&Outcome>, pod_uid: &str) -> Refused {
 }
 
 /// What a gateway refused just now: tunnels whose link could not be made, and the one segment size rule. That one
-/// is not blamed where source NAT did not take either, which comes first.
+/// is not blamed where source NAT did not take either, which comes first, nor where a rule that should go was gone
+/// already: rules of a table change together or not at all.
 pub fn refused_now(planned: &Plan, failures: &BTreeMap<usize, Trouble>, now: &Have) -> Refused {
     let failed = || failures.keys().filter_map(|at| planned.steps.get(*at));
     let links = failed().filter(|step| matches!(step.action, Action::LinkAdd { .. }));
     let clamp_failed =
         failed().any(|step| matches!(step.action, Action::ClampAll { .. })) && !Shared::of(now).clamp;
-    let shared_clamp = planned.clamps_each || (clamp_failed && nat_took(planned, now));
+    let was_gone = failed().any(|step| is_gone(&step.action, now));
+    let shared_clamp = planned.clamps_each || (clamp_failed && !was_gone && nat_took(planned, now));
     Refused { tunnels: links.filter_map(|step| step.owner.clone()).collect(), shared_clamp }
+}
+
+/// Whether a step removes a rule that does not stand.
+fn is_gone(action: &Action, now: &Have) -> bool {
+    let (rules, spec) = match action {
+        Action::ClampDel { variant, spec } => (now.nat.forward.get(variant), spec),
+        Action::NatDel { variant, spec } => (now.nat.postrouting.get(variant), spec),
+        _ => return false,
+    };
+    !rules.into_iter().flatten().filter_map(NatRule::our_spec).any(|stands| stands == spec)
 }
 
 /// Whether the source NAT rules of a plan stand.

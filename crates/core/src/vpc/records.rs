@@ -20,6 +20,8 @@ pub(super) struct Records {
     copies: Option<BTreeMap<String, Record>>,
     /// Where the record of a peer is.
     peers: Groups<Peer, ObjectKey>,
+    /// Those that nobody brought here, by the gateway that they are about.
+    written_here: Groups<GatewayName, ObjectKey>,
     /// The copies by where they belong here.
     homes: Groups<ObjectKey, String>,
 }
@@ -45,14 +47,25 @@ impl Records {
     pub(super) fn take(&mut self, event: Change<ObjectKey, Record>) -> Changed<ObjectKey> {
         let changed = event.carry_out(&mut self.here);
         for (key, old, new) in &changed {
-            if let Some(peer) = old.as_ref().and_then(Record::peer) {
+            if let Some((record, peer)) = old.as_ref().and_then(|record| Some((record, record.peer()?))) {
                 self.peers.remove(&peer, key);
+                if record.origin.is_none() {
+                    self.written_here.remove(&peer.gateway, key);
+                }
             }
-            if let Some(peer) = new.as_ref().and_then(Record::peer) {
+            if let Some((record, peer)) = new.as_ref().and_then(|record| Some((record, record.peer()?))) {
                 self.peers.insert(&peer, key.clone());
+                if record.origin.is_none() {
+                    self.written_here.insert(&peer.gateway, key.clone());
+                }
             }
         }
         changed
+    }
+
+    /// The records about a gateway that nobody brought here: ours, whatever cluster they name.
+    pub(super) fn written_here(&self, gateway: &GatewayName) -> impl Iterator<Item = &ObjectKey> {
+        self.written_here.of(gateway)
     }
 
     /// Takes in what was seen at the broker. Before its first full list that is nothing: what comes then comes late

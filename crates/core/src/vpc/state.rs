@@ -15,7 +15,7 @@ use super::admission::Admission;
 use super::compile;
 use super::event::{Event, Scope};
 use super::gateways::Gateways;
-use super::member::Members;
+use super::member::{Members, Standing};
 use super::objects::{StaticRoute, Tunnel};
 use super::outcome::Outcome;
 use super::own::Own;
@@ -154,6 +154,8 @@ impl State {
                 Some(members) => self.apply_members(members),
                 None => Touched::new(),
             },
+            // Whoever goes by our id does not go away with our right to see it.
+            Event::NoMembers if matches!(self.own.standing(), Standing::Contested(_)) => Touched::new(),
             Event::NoMembers => self.apply_members(Members::Unkept),
             Event::Identity(cluster) => self.set(|own| &mut own.identity, cluster),
             Event::Joining(namespace) => {

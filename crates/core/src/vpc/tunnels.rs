@@ -85,6 +85,12 @@ impl Tunnels {
 
     pub(super) fn take(&mut self, event: Change<ObjectKey, Tunnel>, revision: u64) -> Vec<Difference> {
         self.listed |= matches!(event, Change::Reset(_));
+        if let Change::Put(key, late) = &event
+            && self.all.get(key).is_some_and(|known| known.is_newer_than(late))
+        {
+            // The answer to a write of ours came before the watch's news of the write before it.
+            return Vec::new();
+        }
         let changed = event.carry_out(&mut self.all);
         let mut differences = Vec::with_capacity(changed.len());
         for (key, old, new) in changed {

@@ -80,7 +80,10 @@ impl Visits {
 
     /// Forgets the pods of a gateway that are not among these.
     pub(super) fn keep(&mut self, gateway: &GatewayName, uids: &BTreeSet<&str>) {
-        let all = |visited: &Visited| visited.outcomes.keys().all(|uid| uids.contains(uid.as_str()));
+        let all = |visited: &Visited| {
+            let mut pods = visited.outcomes.keys().chain(&visited.serving);
+            !uids.is_empty() && pods.all(|uid| uids.contains(uid.as_str()))
+        };
         if self.gateways.get(gateway).is_none_or(all) {
             return;
         }

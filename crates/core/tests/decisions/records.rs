@@ -2,8 +2,9 @@
 
 use causeway_core::vpc::exchange::{self, Record, RecordTask};
 use causeway_core::vpc::member::{Member, MembershipTask, Renewal, membership};
+use causeway_core::vpc::objects::Workload;
 use causeway_core::vpc::status::READY;
-use causeway_core::vpc::{Change, Event};
+use causeway_core::vpc::{Change, Event, Scope};
 
 use crate::world::{World, key};
 
@@ -175,6 +176,25 @@ fn a_wrong_id_for_a_moment_turns_nobodys_record() {
     world.change_record("kube-system/gw1-cluster2", |record| record.external_ip = "172.50.16.99".into());
     let by_hand = exchange::import(&world.state, &key("kube-system/gw1-cluster2"));
     assert_eq!(by_hand, RecordTask::Nothing, "one that people wrote is theirs");
+}
+
+#[test]
+fn a_slip_is_mended_as_soon_as_the_gateway_that_it_leads_to_is_ready() {
+    let mut world = World::new();
+    world.empty_broker();
+    world.copy("cluster2/gw1", "172.50.16.21");
+    world.change_record("kube-system/gw1-cluster2", |record| {
+        (record.origin, record.origin_namespace) = (None, None);
+        record.external_ip = "172.50.16.11".into();
+    });
+    let slip = key("kube-system/gw1-cluster2");
+    let workload = |ready| Workload { gateway: "gw1".parse().expect("a name"), ready, subnet: None };
+    let mut scaled =
+        |ready| world.state.apply(Event::StatefulSets(Change::Put("gw1".into(), workload(ready))));
+    scaled(false);
+    let touched = scaled(true);
+    assert!(touched.contains(&Scope::Import(slip.clone())), "{touched:?}");
+    assert!(matches!(exchange::import(&world.state, &slip), RecordTask::Update { .. }));
 }
 
 #[test]

@@ -385,3 +385,17 @@ fn others_conditions_on_a_tunnel_are_carried_through() {
     assert_eq!(status.conditions.iter().next(), Some(&theirs));
     assert!(status.conditions.is_true(READY));
 }
+
+#[test]
+fn news_of_a_version_before_the_one_that_is_known_changes_nothing() {
+    let mut world = World::new();
+    world.tunnel("ns1/vx0", |tunnel| tunnel.resource_version = "9".into());
+    let touched = world.tunnel("ns1/vx0", |tunnel| {
+        tunnel.resource_version = "10".into();
+        tunnel.status.initialized = true;
+    });
+    assert!(!touched.is_empty());
+    let late = world.tunnel("ns1/vx0", |tunnel| tunnel.resource_version = "9".into());
+    assert_eq!(late, [].into(), "versions are numbers, not text");
+    assert!(world.state.tunnel(&key("ns1/vx0")).expect("known").status.initialized);
+}

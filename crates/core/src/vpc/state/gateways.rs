@@ -40,6 +40,8 @@ impl State {
             self.admit_whole(name);
         }
         let mut touched = Touched::from([Scope::Record(name.clone()), Scope::Gateway(name.clone())]);
+        // One that names another cluster is a slip of ours if it leads to where this gateway is.
+        touched.extend(self.records.written_here(name).cloned().map(Scope::Import));
         let build =
             |gateway: &Option<Gateway>| gateway.as_ref().map(|it| (it.pod.clone(), it.located.clone()));
         if build(&old) != build(&new) {
