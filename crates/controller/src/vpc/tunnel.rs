@@ -35,7 +35,7 @@ impl Vpc {
                 tracing::info!(object = %key, "nothing is left of it: letting it go");
                 write::finalizers(term, &api, key.name(), version, &finalizers(&tunnel, false)).await
             }
-            Finalizer::Leave | Finalizer::Blocked(_) => {
+            Finalizer::Leave | Finalizer::Blocked(..) => {
                 let Some(wanted) = task.status.filter(|wanted| *wanted != tunnel.status) else {
                     return Next::Done;
                 };

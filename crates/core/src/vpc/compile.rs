@@ -118,7 +118,7 @@ pub(super) enum Leftovers {
     /// A gateway has not been looked at since.
     Unknown,
     /// A running gateway cannot be cleaned.
-    Stuck(Trouble),
+    Stuck(ObjectKey, Trouble),
 }
 
 /// Where a tunnel should be, where it says it is, and where it was seen.
@@ -140,7 +140,7 @@ pub(super) fn leftovers(state: &State, tunnel: &Tunnel) -> Leftovers {
             let outcome = state.visits.of_pod(place, &pod.uid).filter(|outcome| outcome.revision >= since);
             match outcome.map(|outcome| &outcome.result) {
                 None => unknown = true,
-                Some(Err(trouble)) => return Leftovers::Stuck(trouble.clone()),
+                Some(Err(trouble)) => return Leftovers::Stuck(pod.key.clone(), trouble.clone()),
                 Some(Ok(visit)) => unknown |= visit.holding.includes(&tunnel.key),
             }
         }

@@ -62,7 +62,7 @@ pub enum Finalizer {
     /// Take it off: nothing is left to clean.
     Remove,
     /// It stays, because the gateway cannot be cleaned.
-    Blocked(Trouble),
+    Blocked(ObjectKey, Trouble),
 }
 
 /// All that should be written on a tunnel object.
@@ -80,7 +80,7 @@ pub fn tunnel(state: &State, key: &ObjectKey) -> Option<TunnelTask> {
     let finalizer = finalizer(state, tunnel);
     let status = match &finalizer {
         Finalizer::Remove => None,
-        Finalizer::Blocked(trouble) => Some(blocked(tunnel, trouble)),
+        Finalizer::Blocked(pod, trouble) => Some(blocked(tunnel, pod, trouble)),
         Finalizer::Leave | Finalizer::Add if tunnel.deleting => None,
         Finalizer::Leave | Finalizer::Add => alive(state, tunnel),
     };
@@ -95,14 +95,14 @@ fn finalizer(state: &State, tunnel: &Tunnel) -> Finalizer {
         (true, true) => match compile::leftovers(state, tunnel) {
             compile::Leftovers::None => Finalizer::Remove,
             compile::Leftovers::Unknown => Finalizer::Leave,
-            compile::Leftovers::Stuck(trouble) => Finalizer::Blocked(trouble),
+            compile::Leftovers::Stuck(pod, trouble) => Finalizer::Blocked(pod, trouble),
         },
     }
 }
 
-fn blocked(tunnel: &Tunnel, trouble: &Trouble) -> TunnelStatus {
+fn blocked(tunnel: &Tunnel, pod: &ObjectKey, trouble: &Trouble) -> TunnelStatus {
     let message = format!(
-        "the gateway still holds the tunnel and cannot be cleaned: {trouble}. To let the object go anyway: \
+        "pod {pod} may still hold the tunnel and cannot be cleaned: {trouble}. To let the object go anyway: \
          kubectl annotate vpcnattunnel -n {} {} causeway/abandon=true",
         tunnel.key.namespace(),
         tunnel.key.name()

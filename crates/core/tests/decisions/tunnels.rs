@@ -229,7 +229,7 @@ fn a_gateway_that_refuses_blocks_the_deletion_until_it_is_abandoned() {
     world.visit("gw1");
     world.delete("ns1/demo");
     world.fail("gw1", Trouble::ExecRefused("forbidden".into()));
-    assert!(matches!(world.finalizer("ns1/demo"), Finalizer::Blocked(Trouble::ExecRefused(_))));
+    assert!(matches!(world.finalizer("ns1/demo"), Finalizer::Blocked(_, Trouble::ExecRefused(_))));
     let status = world.status("ns1/demo").expect("a status");
     assert!(
         status.conditions.get(CLEANUP_BLOCKED).expect("it is set").message.contains("causeway/abandon=true")
