@@ -71,7 +71,6 @@ async fn every_command_in_a_gateway_is_in_the_gateways_own_log() {
         lines.iter().filter(fits).cloned().collect::<Vec<Value>>()
     };
     assert_eq!(of("monitor", "start").len(), 1, "{log}");
-    assert!(!of("observe", "end").is_empty(), "{log}");
     assert_eq!(of("apply", "end").first().map(|line| line["exit"].clone()), Some(json!(0)), "{log}");
     assert_eq!(of("other", "end").last().map(|line| line["exit"].clone()), Some(json!(7)), "{log}");
 }

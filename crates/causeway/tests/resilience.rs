@@ -28,7 +28,10 @@ async fn imprint(cluster: &Cluster) -> Vec<String> {
         tunnels.iter().map(|tunnel| version(tunnel.name_any(), tunnel.resource_version())).collect();
     lines.extend(records.iter().map(|record| version(record.name_any(), record.resource_version())));
     let events: Api<k8s_openapi::api::events::v1::Event> = Api::all(cluster.client.clone());
-    lines.push(format!("{} events", events.list(&all).await.expect("events").items.len()));
+    // A cluster's own controllers report things too.
+    let events = events.list(&all).await.expect("events").items.into_iter();
+    let ours = events.filter(|event| event.reporting_controller.as_deref() == Some("causeway"));
+    lines.push(format!("{} events", ours.count()));
     for gateway in ["gw1", "gw2"] {
         let script = "ip -d link show; ip addr show; ip route show; \
                       for ipt in iptables-legacy iptables-nft; do $ipt -t nat -S 2>/dev/null; done; true";

@@ -3,13 +3,15 @@
 mod lab;
 
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use causeway_core::vpc::{Plan, TunnelKind, Variant, Want, plan};
 use causeway_datapath::vpc::{Commands, Datapath, Listing, Looked};
 use causeway_datapath::{Output, Run, RunError, Trouble};
 use lab::want::{VXLAN, add, demo};
-use lab::{Lab, Local, Netns, joined, observed, require};
+use lab::{BOTH, Lab, Local, Netns, joined, observed, require};
 use tokio::sync::Notify;
 
 /// What `lo` of a gateway is called beside its name.
@@ -258,5 +260,35 @@ struct Closing(Local);
 impl Run for Closing {
     async fn run(&self, argv: &[&str], stdin: &[u8]) -> Result<Output, RunError> {
         self.0.run_to_end_of_input(argv, stdin).await
+    }
+}
+
+/// Counts what commands print.
+struct Counting(Local, Arc<AtomicUsize>);
+
+#[async_trait::async_trait]
+impl Run for Counting {
+    async fn run(&self, argv: &[&str], stdin: &[u8]) -> Result<Output, RunError> {
+        let output = self.0.run(argv, stdin).await?;
+        self.1.fetch_add(output.stdout.len(), Ordering::Relaxed);
+        Ok(output)
+    }
+}
+
+#[tokio::test]
+async fn a_listing_is_some_three_hundred_bytes_per_tunnel() {
+    require(&[]);
+    for variant in BOTH {
+        let lab = Lab::new(variant);
+        let mut want = demo(0, VXLAN);
+        (0..100).for_each(|n| {
+            let kind = TunnelKind::Vxlan { vni: 200 + u32::from(n), port: 4789 };
+            add(&mut want, &format!("tunnel{n}"), n, kind);
+        });
+        lab.converge(0, &want).await;
+        let printed = Arc::new(AtomicUsize::new(0));
+        observed(&Commands::new(Counting(lab.gateways[0].runner(), printed.clone()))).await;
+        let each = printed.load(Ordering::Relaxed) / want.tunnels.len();
+        assert!((100..400).contains(&each), "{each} bytes per tunnel");
     }
 }

@@ -1,5 +1,7 @@
 //! Changes: of an address, a gateway, a peer, and of the gateway's pod itself.
 
+use std::time::Duration;
+
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -162,4 +164,30 @@ async fn a_tunnel_replaced_by_force_or_turned_into_the_other_form_leaves_nothing
     one.down("vx0", "NotYetSupported").await;
     one.is_clean("gw1").await;
     one.delete("vx0").await;
+}
+
+#[tokio::test]
+async fn a_change_on_a_gateway_that_is_known_is_one_command() {
+    let sandbox = Sandbox::bare().await;
+    let one = sandbox.cluster(1).await;
+    let controller = one.controller().await;
+    one.create(&vxlan("vx0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
+    one.up("vx0").await;
+    let commands = async || (controller.execs("observe").await, controller.execs("apply").await);
+    // What was built echoes in the monitor, and the echo is looked into.
+    one.until("it is at rest", PATIENCE, async || {
+        let before = commands().await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        if commands().await == before { Ok(()) } else { Err(format!("{before:?}")) }
+    })
+    .await;
+    let (observed, applied) = commands().await;
+    one.patch_spec("vx0", json!({ "interfaceAddr": "10.100.0.9/24" })).await;
+    one.until("its new address is there", PATIENCE, async || {
+        let addresses = one.addresses("gw1", "vx0").await;
+        if addresses == ["10.100.0.9/24"] { Ok(()) } else { Err(format!("{addresses:?}")) }
+    })
+    .await;
+    one.up("vx0").await;
+    assert_eq!(commands().await, (observed, applied + 1));
 }

@@ -19,7 +19,7 @@ use super::Vpc;
 /// Pipes of an exec hold this much: an observation of a few dozen tunnels.
 const PIPE: usize = 64 * 1024;
 
-/// A command that was told that its output has arrived ends within this.
+/// A command that has heard that its output has arrived ends within this.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// A gateway is not trusted with more of our memory: ten times what ten thousand tunnels make it print.

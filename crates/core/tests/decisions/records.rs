@@ -164,7 +164,7 @@ fn a_wrong_id_for_a_moment_turns_nobodys_record() {
     world.members(&[("cluster1", "ours")]);
     assert_eq!(exchange::own_record(&world.state, &gw1()), RecordTask::Nothing, "our claim is not seen");
 
-    // One that was written all the same, as by an earlier version: what the broker has wins.
+    // One that was written anyway, as by an earlier version: what the broker has wins.
     world.change_record("kube-system/gw1-cluster2", |record| {
         (record.origin, record.origin_namespace) = (None, None);
         record.external_ip = "172.50.16.11".into();

@@ -14,7 +14,7 @@ use super::render::{Input, Part};
 /// The steps as the script takes them.
 fn as_run(plan: &Plan) -> Vec<&Action> {
     let input = Input::of(plan);
-    assert!(input.unsayable.is_empty());
+    assert!(input.unnameable.is_empty());
     let lines: Vec<usize> =
         Part::ALL.into_iter().flat_map(|part| input.steps(part)).flatten().copied().collect();
     // A step that takes two lines is done with the second.

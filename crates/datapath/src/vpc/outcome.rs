@@ -14,7 +14,7 @@ use crate::sections::{Section, Sections, cut};
 /// The failed steps of a plan by index.
 pub(crate) fn failures(plan: &Plan, input: &Input, sections: &Sections) -> BTreeMap<usize, StepError> {
     let mut failures = BTreeMap::new();
-    for index in &input.unsayable {
+    for index in &input.unnameable {
         let why = format!("{} has a name that cannot be used in a batch", plan.steps[*index].action);
         failures.insert(*index, StepError::Refused(why));
     }

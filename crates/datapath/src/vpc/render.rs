@@ -59,7 +59,7 @@ impl Part {
 pub(crate) struct Input {
     lines: Vec<Line>,
     /// Steps about a link whose name would mean something else in a batch.
-    pub(crate) unsayable: Vec<usize>,
+    pub(crate) unnameable: Vec<usize>,
 }
 
 /// A line of a part, and the steps that it is about.
@@ -77,7 +77,7 @@ impl Input {
         let (mut freed, mut deleted, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for (index, step) in plan.steps.iter().enumerate() {
             match &step.action {
-                action if !is_sayable(action) => input.unsayable.push(index),
+                action if !is_nameable(action) => input.unnameable.push(index),
                 Action::LinkFree { link } => freed.push((index, link.as_str())),
                 Action::LinkDel { link } => deleted.push((index, link.as_str())),
                 action => {
@@ -167,7 +167,7 @@ fn part(action: &Action) -> Part {
 
 /// Whether the link that a step drops can be named in a batch. Ours can; but the kernel allows names with a
 /// `#`, which would turn the rest of the line into a comment and the line into one about another link.
-fn is_sayable(action: &Action) -> bool {
+fn is_nameable(action: &Action) -> bool {
     let plain = |name: &str| {
         !name.starts_with('-') && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.@".contains(c))
     };
@@ -349,6 +349,6 @@ mod tests {
         let plan =
             steps(vec![Action::LinkDel { link: "eth0#x".into() }, Action::LinkDel { link: "ok".into() }]);
         assert!(!text(&plan).contains("eth0"));
-        assert_eq!(Input::of(&plan).unsayable, [0]);
+        assert_eq!(Input::of(&plan).unnameable, [0]);
     }
 }
