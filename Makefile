@@ -96,6 +96,7 @@ manifests: ## Write deploy/crds.yaml from the types.
 
 .PHONY: deploy
 deploy: ## Write deploy.yaml: everything that a cluster needs, with image IMG and the rights of what ENABLE lists.
+	@[[ "$(ENABLE)" =~ ^[a-z]+(,[a-z]+)*$$ ]] || { echo "ENABLE='$(ENABLE)': a list such as vpc is expected" >&2; exit 1; }
 	@for part in $(MANIFESTS); do [[ -f $$part ]] || { echo "ENABLE=$(ENABLE): there is no $$part" >&2; exit 1; }; done
 	@for part in deploy/crds.yaml $(MANIFESTS); do echo '---'; sed 's|image: causeway:latest|image: $(IMG)|; s|--enable=vpc|--enable=$(ENABLE)|' $$part; done > $(OUT)
 	@echo "$(OUT) written; kubectl apply -f $(OUT)"

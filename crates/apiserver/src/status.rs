@@ -87,6 +87,13 @@ impl ApiError {
         error
     }
 
+    /// The same, of what a cluster may have and this server does not: by its name.
+    pub(crate) fn not_served(path: &str) -> Self {
+        let mut error = Self::no_such_path();
+        error.message = format!("{}: {path} is not served here", error.message);
+        error
+    }
+
     pub(crate) fn already_exists(what: &Qualified, name: &str) -> Self {
         Self::new(409, "AlreadyExists", format!("{what} {name:?} already exists")).about(what, name)
     }

@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::Context;
 use causeway_controller::client::connect;
 use causeway_controller::clock::Clock;
-use causeway_controller::election::Times;
+use causeway_controller::election::{self, Times};
 use causeway_controller::{Options, vpc};
 use causeway_core::vpc::Given;
-use causeway_core::{Cidr, ClusterId};
+use causeway_core::{Cidr, ClusterId, ObjectKey};
 use clap::ValueEnum;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -54,13 +54,13 @@ pub(crate) struct Args {
     #[arg(long)]
     no_leader_election: bool,
     /// Where the leaders' leases live.
-    #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", default_value = "kube-system")]
+    #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", default_value = "kube-system", value_parser = namespace)]
     lease_namespace: String,
     /// How long a leader that has fallen silent keeps its lease; it is renewed three times in that.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration)]
     lease_duration: Duration,
     /// The name of this replica; by default the host's name and the process's id.
-    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    #[arg(long, value_name = "NAME", env = "POD_NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     identity: Option<String>,
     /// How many gateways are visited at once.
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..))]
@@ -86,13 +86,14 @@ enum RoomName {
 
 /// `15s`, `1500ms`, `1m 30s`; not nothing, and not for ever.
 fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: jiff::SignedDuration = text.parse().map_err(|error: jiff::Error| error.to_string())?;
-    match Duration::try_from(parsed) {
-        Ok(duration) if (Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&duration) => {
-            Ok(duration)
-        }
-        _ => Err("use a time from 1s to 1h".into()),
-    }
+    let parsed = text.parse::<jiff::SignedDuration>().ok().and_then(|it| Duration::try_from(it).ok());
+    let fits = |duration: &Duration| (Duration::from_secs(1)..=election::LONGEST).contains(duration);
+    parsed.filter(fits).ok_or_else(|| "use a time from 1s to 1h".into())
+}
+
+/// A name that a namespace can have.
+fn namespace(text: &str) -> Result<String, String> {
+    ObjectKey::new(text, "any").map(|key| key.namespace().to_owned()).map_err(|error| error.to_string())
 }
 
 /// How logs look.

@@ -51,6 +51,8 @@ impl Times {
     }
 }
 
+/// No holder keeps a lease in silence for longer than this, whatever it has written there.
+pub const LONGEST: Duration = Duration::from_secs(3600);
 /// The greatest number of a term: a thousand million of them do not pass. A Lease with a greater one was edited; its
 /// number counts as unknown, and whoever has seen the true one says so.
 const LAST_NUMBER: u64 = 1_000_000_000;
@@ -217,7 +219,8 @@ impl Candidate {
         waiting.newer_than = waiting.newer_than.max(number(lease));
         let version = lease.metadata.resource_version.clone().unwrap_or_default();
         let theirs = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or(0);
-        let lasts = self.times.lease.max(Duration::from_secs(theirs.try_into().unwrap_or(0)));
+        let theirs = Duration::from_secs(theirs.try_into().unwrap_or(0)).min(LONGEST);
+        let lasts = self.times.lease.max(theirs);
         if waiting.seen.as_ref().is_none_or(|seen| seen.version != version) {
             waiting.seen = Some(Seen { version, at: Instant::now(), lasts });
         }
@@ -341,12 +344,18 @@ impl Held<'_> {
             }
             let sent = Instant::now();
             match timeout_at(deadline.min(sent + times.renew), self.renew(number)).await {
-                Ok(Ok(lease)) if holder(&lease) == self.candidate.identity => {
+                Ok(Ok(lease)) if holder(&lease) != self.candidate.identity => {
+                    return Lost::To(holder(&lease).to_owned());
+                }
+                // Taken by another process that goes by our name.
+                Ok(Ok(lease)) if self::number(&lease) > number => {
+                    return Lost::Superseded(self::number(&lease));
+                }
+                Ok(Ok(lease)) => {
                     (self.lease, self.sent) = (lease, sent);
                     self.term.extend(sent + times.safe());
                     next = sent + times.renew;
                 }
-                Ok(Ok(lease)) => return Lost::To(holder(&lease).to_owned()),
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "the lease could not be renewed; trying again");
                     next = Instant::now() + times.retry;
@@ -371,7 +380,7 @@ impl Held<'_> {
         let Some(now) = leases.get_opt(name).await? else {
             return leases.create(&posting(), &self.candidate.claim(None, number)).await;
         };
-        if holder(&now) != identity {
+        if holder(&now) != identity || self::number(&now) > number {
             return Ok(now);
         }
         // Written by a renewal whose answer was lost, or edited by somebody.

@@ -245,3 +245,28 @@ async fn a_lease_that_is_free_is_tried_again_soon_after_its_write_failed() {
     b.acquire(0).await;
     assert!(asked.elapsed() < 2 * b.times.retry, "{:?}: nobody has it", asked.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_two_that_go_by_one_name_the_former_notices_and_its_number_is_not_written_again() {
+    let server = server().await;
+    let (first, second) = (candidate(&server, "a"), candidate(&server, "a"));
+    let held = soon(first.acquire(0)).await;
+    let other = soon(second.acquire(0)).await;
+    let number = other.term().number().expect("elected");
+    let lost = timeout(Duration::from_secs(6), held.hold()).await.expect("at its next renewal");
+    assert_eq!(lost, Lost::Superseded(number));
+    let lease = leases(&server).get("leader").await.expect("the lease").spec.expect("a spec");
+    assert_eq!(lease.lease_transitions.map(i64::from), i64::try_from(number).ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_for_ever_is_one_for_an_hour() {
+    let server = server().await;
+    let a = candidate(&server, "a");
+    drop(soon(a.acquire(0)).await);
+    let spec = json!({ "spec": { "holderIdentity": "nobody", "leaseDurationSeconds": i32::MAX } });
+    leases(&server).patch("leader", &PatchParams::default(), &Patch::Merge(spec)).await.expect("edited");
+    let asked = Instant::now();
+    a.acquire(0).await;
+    assert!(asked.elapsed() < Duration::from_secs(3700), "{:?}", asked.elapsed());
+}

@@ -140,7 +140,7 @@ async fn dispatch(
 ) -> Result<Response, ApiError> {
     if let Route::Resource(place) = route {
         let resource = shared.read().registry.find(&place.group, &place.version, &place.plural).cloned();
-        let resource = resource.ok_or_else(ApiError::no_such_path)?;
+        let resource = resource.ok_or_else(|| ApiError::not_served(request.uri().path()))?;
         let query = Query::of(request.uri())?;
         let call = Call { shared: shared.clone(), asked: asked.clone(), resource, place, query };
         return serve(&call, request).await;
@@ -161,7 +161,7 @@ async fn serve(call: &Call, request: Request<Body>) -> Result<Response, ApiError
     // resource without.
     let below = place.namespace.is_some();
     if below && !resource.namespaced || (place.name.is_some() && resource.namespaced && !below) {
-        return Err(ApiError::no_such_path());
+        return Err(ApiError::not_served(request.uri().path()));
     }
     let headers = request.headers();
     match (place.subresource.as_deref(), request.method().clone()) {
@@ -187,12 +187,12 @@ async fn serve(call: &Call, request: Request<Body>) -> Result<Response, ApiError
         (Some("exec"), Method::GET | Method::POST) if exec::is_served(resource) => {
             exec::exec(call, request).await
         }
-        (subresource, method) => Err(refused(resource, subresource, &method)),
+        (subresource, method) => Err(refused(resource, subresource, &method, request.uri().path())),
     }
 }
 
 /// Either nothing is there, or not for this method.
-fn refused(resource: &Resource, subresource: Option<&str>, method: &Method) -> ApiError {
+fn refused(resource: &Resource, subresource: Option<&str>, method: &Method, path: &str) -> ApiError {
     let known = match subresource {
         None => true,
         Some("status") => resource.status,
@@ -201,7 +201,7 @@ fn refused(resource: &Resource, subresource: Option<&str>, method: &Method) -> A
         Some(_) => false,
     };
     if !known {
-        return ApiError::no_such_path();
+        return ApiError::not_served(path);
     }
     let mut error = ApiError::method_not_allowed(&resource.qualified(), &method.as_str().to_lowercase());
     error.message = "the server does not allow this method on the requested resource".into();

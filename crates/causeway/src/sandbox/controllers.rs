@@ -61,7 +61,7 @@ impl Controller {
                 }
             };
             progress.note(&format!(
-                "the controller of {} ended ({status}) and is brought back; its log: {}",
+                "the controller of {} ended ({status}); unless it is held it is brought back; its log: {}",
                 self.cluster,
                 log_file(&self.folder, self.cluster).display()
             ));
