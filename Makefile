@@ -101,6 +101,11 @@ deploy: ## Write deploy.yaml: everything that a cluster needs, with image IMG an
 	@for part in deploy/crds.yaml $(MANIFESTS); do echo '---'; sed 's|image: causeway:latest|image: $(IMG)|; s|--enable=vpc|--enable=$(ENABLE)|' $$part; done > $(OUT)
 	@echo "$(OUT) written; kubectl apply -f $(OUT)"
 
+.PHONY: dist
+dist: ## Build the production binary, target/dist/causeway, and see that it is at most 15 MB.
+	@$(TIMED) "production build" cargo build --profile dist --locked --package causeway --no-default-features
+	@size=$$(stat -c %s target/dist/causeway); echo "target/dist/causeway: $$size bytes"; ((size <= 15000000))
+
 .PHONY: docker-build
 docker-build: ## Build the production image IMG (without the sandbox).
 	docker build -t $(IMG) -f deploy/Dockerfile .
