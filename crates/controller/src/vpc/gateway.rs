@@ -62,6 +62,8 @@ impl Vpc {
             Ok(visit) if visit.tunnels.values().any(|(_, trouble)| trouble.is_some()) => Next::Retry,
             // What is empty and should be is left alone until something is said about it.
             Ok(visit) if visit.tunnels.is_empty() && !visit.holding.anything => Next::Done,
+            // Its monitor reports what changes; this is only in case that it does not.
+            Ok(_) if self.is_watched(gateway, &task.pod) => Next::After(RARELY * self.options.drift_interval),
             Ok(_) => Next::After(self.options.drift_interval),
         };
         let pod_uid = task.pod.uid.clone();
@@ -147,9 +149,15 @@ impl Vpc {
         term: &Term,
     ) -> Result<Visit, Stop> {
         let commands = Commands::new(PodExec::new(self, &task.pod));
-        let have = self.observed(gateway, task, &commands, term).await?;
+        let is_new = self.looks.last(gateway, &task.pod.uid).is_none();
+        let mut have = self.observed(gateway, task, &commands, term).await?;
         let refused = refused_before(self.desk.state().outcome(gateway), &task.pod.uid);
         let mut planned = plan_after(&refused, &task.want, &have);
+        if planned.is_empty() && is_new {
+            // That was observed while the monitor began, which by now can say whether it still holds.
+            have = self.observed(gateway, task, &commands, term).await?;
+            planned = plan_after(&refused, &task.want, &have);
+        }
         if planned.is_empty() {
             return Ok(judge(&task.want, &planned, &BTreeMap::new(), &have));
         }
@@ -183,31 +191,50 @@ impl Vpc {
     ) -> Result<Arc<Have>, Stop> {
         let pod = &task.pod;
         let lines = || self.monitors.lines(gateway, pod);
-        // The monitor may confirm a moment after a visit is due.
-        let age = 2 * self.options.drift_interval;
-        if let Some(have) = lines().and_then(|lines| self.looks.known(gateway, &pod.uid, lines, age)) {
+        if let Some(have) = self.known(gateway, pod) {
             return Ok(have);
         }
         let lost = |error| stop(datapath::Trouble::Run(error));
-        let heard = match self.listen_to(gateway, pod).await {
-            // Where the monitor could not begin, an observation says why in clearer words.
-            Err(error @ RunError::Lost(_)) => Err(lost(error)),
-            other => Ok(other.map_err(lost)?),
+        let (last, at) = (self.looks.last(gateway, &pod.uid), Instant::now());
+        let (heard, before, (have, digest)) = if last.is_none() && lines().is_none() {
+            // Both at once, to be soon done with a gateway that is new.
+            let (heard, listed) = tokio::join!(self.listen_to(gateway, pod), self.look(commands, None, term));
+            (heard, None, listed?)
+        } else {
+            let heard = match self.listen_to(gateway, pod).await {
+                // Where the monitor could not begin, an observation says why in clearer words.
+                Err(error @ RunError::Lost(_)) => Err(error),
+                other => Ok(other.map_err(lost)?),
+            };
+            let before = lines();
+            let listed = match last {
+                Some((have, digest @ Some(_)))
+                    if before.is_some() && self.held(gateway, pod).await.map_err(lost)? == digest =>
+                {
+                    (have, digest)
+                }
+                last => self.look(commands, last, term).await?,
+            };
+            (heard, before, listed)
         };
-        let (before, at) = (lines(), Instant::now());
-        let (have, digest) = match self.looks.last(gateway, &pod.uid) {
-            Some((have, digest @ Some(_)))
-                if before.is_some() && self.held(gateway, pod).await.map_err(lost)? == digest =>
-            {
-                (have, digest)
-            }
-            last => self.look(commands, last, term).await?,
-        };
-        heard?;
+        heard.map_err(lost)?;
         let lines = before.filter(|before| lines() == Some(*before));
         let observed = Observed { pod_uid: pod.uid.clone(), lines, at, have: have.clone(), digest };
         self.looks.remember(gateway, observed);
         Ok(have)
+    }
+
+    /// What was observed, where the monitor has confirmed it lately and has said nothing else since.
+    fn known(&self, gateway: &GatewayName, pod: &PodRef) -> Option<Arc<Have>> {
+        // It may confirm a moment after a visit is due.
+        let age = (RARELY + 1) * self.options.drift_interval;
+        self.looks.known(gateway, &pod.uid, self.monitors.lines(gateway, pod)?, age)
+    }
+
+    /// Whether whatever changes in a pod is reported by its monitor, by its digest if by nothing else.
+    fn is_watched(&self, gateway: &GatewayName, pod: &PodRef) -> bool {
+        let digest = self.looks.last(gateway, &pod.uid).and_then(|(_, digest)| digest);
+        digest.is_some() && self.known(gateway, pod).is_some()
     }
 
     /// A listing of a pod, of which one may be known. The first of a term makes the gateway refuse what is still on
@@ -287,6 +314,9 @@ const SHORT: Duration = Duration::from_secs(3);
 /// The same where the API server did not pass the question on, which says nothing about the gateway. When that server
 /// serves nobody the term ends sooner.
 const LONG: Duration = Duration::from_secs(60);
+
+/// A gateway whose monitor confirms what it holds is visited after so many drift intervals.
+const RARELY: u32 = 4;
 
 /// Our next term is newer than what a gateway has reported. One that has seen a newer term already is lying, or
 /// Leases are being deleted by the hour.

@@ -2,8 +2,8 @@
 //!
 //! It is opened before the first observation, so that nothing changes unseen in between. Each line is counted the
 //! moment it arrives: an observation made while the count stood still is still true while it does. What no monitor
-//! reports, as of iptables, the digest of a listing shows, which comes every drift interval and when it is asked for
-//! ([`Vpc::held`]); that is also the sign that the monitor is alive. When it falls silent or ends, the gateway is
+//! reports, as of iptables, the digest of a listing shows, which is made every drift interval and comes when it is another
+//! one, now and then, and when it is asked for ([`Vpc::held`]); that is also the sign that the monitor is alive. When it falls silent or ends, the gateway is
 //! visited again, which opens it anew.
 
 use std::collections::BTreeMap;
@@ -31,8 +31,8 @@ use super::exec::PodExec;
 const DEBOUNCE: Duration = Duration::from_millis(20);
 /// Longer than any that `ip` prints.
 const LONGEST_LINE: usize = 64 * 1024;
-/// So many heartbeats in a row must not be missing.
-const MISSED: u32 = 3;
+/// A heartbeat comes after four intervals at the latest: so many must not pass without one.
+const MISSED: u32 = 6;
 /// And no sooner than this after the one before: a routing daemon may change something all the time.
 const FLOOR: Duration = Duration::from_millis(250);
 /// One that ended is opened again no sooner than this after its start.

@@ -1,7 +1,8 @@
 # Prints what `ip monitor` prints, and heartbeats; ends with its input or with the monitor.
 #
-# The first heartbeat says that it listens. Each later one has the digest of a listing: after every `$input` seconds,
-# because iptables has no monitor, and whenever a line is read, which it repeats.
+# The first heartbeat says that it listens. Each later one has the digest of a listing. It lists every `$input` seconds,
+# because iptables has no monitor, and prints a digest that is another one, or every fourth; and it lists whenever a line
+# is read, which it repeats.
 ip monitor link address route netconf </dev/null &
 monitor=$!
 trap 'kill "$monitor" "$heart" 2>/dev/null; wait' EXIT
@@ -35,11 +36,17 @@ beat() {
     pause 0.02
   done
   echo causeway-alive
+  said=
+  silent=0
   while pause "$input" && kill -0 "$monitor" 2>/dev/null; do
     asked=$line
     listing
     sum=$(printf '%s' "$listed" | sha1sum 2>/dev/null)
-    echo causeway-alive "${sum%% *}" "$asked" || break
+    silent=$((silent + 1))
+    [[ $asked || ${sum%% *} != "$said" || $silent -ge 4 ]] || continue
+    said=${sum%% *}
+    silent=0
+    echo causeway-alive "$said" "$asked" || break
   done
   exit 1
 }
