@@ -39,7 +39,7 @@ const V4: &str = "v4.channel.k8s.io";
 const BUFFER: usize = 32 * 1024;
 /// Input that the command does not read yet. While it is full the client is not listened to.
 const INPUT_BUFFER: usize = 1024 * 1024;
-const PING_EVERY: Duration = Duration::from_secs(5);
+const PING_EVERY: Duration = Duration::from_secs(30);
 
 pub(super) fn is_served(resource: &Resource) -> bool {
     matches!(resource.nature, Nature::Pod)

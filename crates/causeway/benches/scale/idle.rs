@@ -16,6 +16,8 @@ use crate::stage::timed;
 use crate::table::{met, seconds, sizes};
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// Two drift intervals and a little.
+const SETTLING: Duration = Duration::from_secs(35);
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Of one core.
 const AIM_PERCENT: f64 = 1.0;
@@ -45,6 +47,8 @@ async fn measure(size: usize) -> anyhow::Result<()> {
     let up = timed(&mut controller, cluster.create(1..size)).await.context("the others")?;
     timeout(PATIENCE, at_rest(&cluster)).await.context("the controller does not come to rest")??;
 
+    // Until each gateway was visited once more, and its monitor has confirmed what was built.
+    sleep(SETTLING).await;
     let (requests, cpu, beats) = (cluster.requests().await?, controller.cpu()?, pretend.beats());
     let start = Instant::now();
     sleep(MINUTE).await;

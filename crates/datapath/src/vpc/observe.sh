@@ -51,17 +51,11 @@ kernel() {
   printf '%s\n' 'link show' 'addr show' 'route show' 'netconf show' 'ntable show name arp_cache' |
     ip -4 -d -N -o -batch -
 }
-# All start at once: most of their time is their start. A legacy table that nobody uses is not listed, which leaves it
-# asleep.
 tools() {
-  local -a lines
-  exec 7< <([[ $legacy ]] && section rules-legacy bounded "$legacy-save")
-  exec 8< <([[ $nft ]] && section rules-nft bounded "$nft-save")
   section kernel kernel
-  mapfile -u 7 lines
-  printf '%s' "${lines[@]}"
-  mapfile -u 8 lines
-  printf '%s' "${lines[@]}"
+  # A legacy table that nobody uses is not listed, which leaves it asleep.
+  [[ $legacy ]] && section rules-legacy bounded "$legacy-save"
+  [[ $nft ]] && section rules-nft bounded "$nft-save"
 }
 # What changes by itself must not stay: counters, dates, the use of an ARP table.
 steady() {
