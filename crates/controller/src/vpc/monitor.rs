@@ -1,6 +1,7 @@
 //! One long-lived `ip monitor` per gateway: a change that it reports means "observe again".
 //!
-//! It is opened before the first observation, so that nothing changes unseen in between. Each line is counted the
+//! It is opened together with the first observation, which it has to confirm where nothing is to be changed; so nothing
+//! changes unseen in between. Each line is counted the
 //! moment it arrives: an observation made while the count stood still is still true while it does. What no monitor
 //! reports, as of iptables, the digest of a listing shows, which is made every drift interval and comes when it is another
 //! one, now and then, and when it is asked for ([`Vpc::held`]); that is also the sign that the monitor is alive. When it falls silent or ends, the gateway is
