@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::Vpc;
 use super::exec::PodExec;
-use super::looks::Observed;
+use super::looks::{Observed, RARELY};
 use crate::election::Term;
 use crate::queue::Next;
 
@@ -226,9 +226,8 @@ impl Vpc {
 
     /// What was observed, where the monitor has confirmed it lately and has said nothing else since.
     fn known(&self, gateway: &GatewayName, pod: &PodRef) -> Option<Arc<Have>> {
-        // It may confirm a moment after a visit is due.
-        let age = (RARELY + 1) * self.options.drift_interval;
-        self.looks.known(gateway, &pod.uid, self.monitors.lines(gateway, pod)?, age)
+        let lines = self.monitors.lines(gateway, pod)?;
+        self.looks.known(gateway, &pod.uid, lines, self.options.drift_interval)
     }
 
     /// Whether whatever changes in a pod is reported by its monitor, by its digest if by nothing else.
@@ -314,9 +313,6 @@ const SHORT: Duration = Duration::from_secs(3);
 /// The same where the API server did not pass the question on, which says nothing about the gateway. When that server
 /// serves nobody the term ends sooner.
 const LONG: Duration = Duration::from_secs(60);
-
-/// A gateway whose monitor confirms what it holds is visited after so many drift intervals.
-const RARELY: u32 = 4;
 
 /// Our next term is newer than what a gateway has reported. One that has seen a newer term already is lying, or
 /// Leases are being deleted by the hour.

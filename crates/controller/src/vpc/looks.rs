@@ -9,6 +9,9 @@ use causeway_core::vpc::Have;
 use causeway_datapath::vpc::Digest;
 use tokio::time::Instant;
 
+/// A gateway whose monitor confirms what it holds is visited after so many drift intervals, and is heard of by then.
+pub(super) const RARELY: u32 = 4;
+
 /// The last observation of each gateway, and since when a pod of it has not answered.
 #[derive(Default)]
 pub(super) struct Looks(Mutex<BTreeMap<GatewayName, Look>>);
@@ -57,10 +60,13 @@ impl Looks {
         gateway: &GatewayName,
         pod_uid: &str,
         lines: u64,
-        age: Duration,
+        drift_interval: Duration,
     ) -> Option<Arc<Have>> {
         let looks = self.lock();
         let observed = looks.get(gateway)?.observed.as_ref()?;
+        // Where there is no digest nobody confirms anything: it has to be listed each time. Otherwise the monitor may
+        // confirm it a moment after a visit is due.
+        let age = if observed.digest.is_some() { (RARELY + 1) * drift_interval } else { drift_interval };
         let holds =
             observed.pod_uid == pod_uid && observed.lines == Some(lines) && observed.at.elapsed() < age;
         holds.then(|| observed.have.clone())
@@ -123,6 +129,7 @@ mod tests {
     use causeway_datapath::vpc::{Datapath, Memory};
 
     const MINUTE: Duration = Duration::from_secs(60);
+    const QUARTER: Duration = Duration::from_secs(15);
 
     #[tokio::test(start_paused = true)]
     async fn an_observation_holds_while_its_monitor_is_silent_or_confirms_it() {
@@ -142,8 +149,8 @@ mod tests {
             digest: Some(digest.clone()),
         };
         looks.remember(&gateway, observed);
-        let known = |lines| looks.known(&gateway, "a", lines, MINUTE).is_some();
-        assert!(known(3) && !known(4) && looks.known(&gateway, "b", 3, MINUTE).is_none());
+        let known = |lines| looks.known(&gateway, "a", lines, QUARTER).is_some();
+        assert!(known(3) && !known(4) && looks.known(&gateway, "b", 3, QUARTER).is_none());
 
         tokio::time::advance(MINUTE / 2).await;
         assert!(looks.confirm(&gateway, "a", 3, &digest));
@@ -156,5 +163,25 @@ mod tests {
         assert!(looks.last(&gateway, "a").is_some_and(|(_, last)| last.is_none()), "it has to be listed");
         tokio::time::advance(MINUTE).await;
         assert!(!known(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_digest_an_observation_holds_for_one_interval() {
+        let gateway: GatewayName = "gw1".parse().expect("a name");
+        let looks = Looks::default();
+        let observed = |digest| Observed {
+            pod_uid: "a".into(),
+            lines: Some(3),
+            at: Instant::now(),
+            have: Arc::default(),
+            digest,
+        };
+        let listing = Memory::default().observe(None).await.expect("an answer").listing().expect("a listing");
+        for (digest, holds) in [(None, false), (listing.digest, true)] {
+            looks.remember(&gateway, observed(digest));
+            assert!(looks.known(&gateway, "a", 3, QUARTER).is_some());
+            tokio::time::advance(QUARTER).await;
+            assert_eq!(looks.known(&gateway, "a", 3, QUARTER).is_some(), holds);
+        }
     }
 }
