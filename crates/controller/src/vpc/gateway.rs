@@ -172,7 +172,8 @@ impl Vpc {
             planned = again;
         }
         // The monitor speaks of our own changes too: it has to confirm that there was nothing else.
-        let observed = Observed { pod_uid: task.pod.uid.clone(), lines: None, at, have: now.clone(), digest };
+        let pod_uid = task.pod.uid.clone();
+        let observed = Observed { pod_uid, lines: None, at, have: now.clone(), digest, confirmed: false };
         self.looks.remember(gateway, observed);
         let visit = judge(&task.want, &planned, &failures, &now);
         self.report_repairs(gateway, task, &planned, &visit, term);
@@ -196,6 +197,7 @@ impl Vpc {
         }
         let lost = |error| stop(datapath::Trouble::Run(error));
         let (last, at) = (self.looks.last(gateway, &pod.uid), Instant::now());
+        let mut confirmed = false;
         let (heard, before, (have, digest)) = if last.is_none() && lines().is_none() {
             // Both at once, to be soon done with a gateway that is new.
             let (heard, listed) = tokio::join!(self.listen_to(gateway, pod), self.look(commands, None, term));
@@ -211,6 +213,7 @@ impl Vpc {
                 Some((have, digest @ Some(_)))
                     if before.is_some() && self.held(gateway, pod).await.map_err(lost)? == digest =>
                 {
+                    confirmed = true;
                     (have, digest)
                 }
                 last => self.look(commands, last, term).await?,
@@ -219,7 +222,8 @@ impl Vpc {
         };
         heard.map_err(lost)?;
         let lines = before.filter(|before| lines() == Some(*before));
-        let observed = Observed { pod_uid: pod.uid.clone(), lines, at, have: have.clone(), digest };
+        let pod_uid = pod.uid.clone();
+        let observed = Observed { pod_uid, lines, at, have: have.clone(), digest, confirmed };
         self.looks.remember(gateway, observed);
         Ok(have)
     }
@@ -232,8 +236,7 @@ impl Vpc {
 
     /// Whether whatever changes in a pod is reported by its monitor, by its digest if by nothing else.
     fn is_watched(&self, gateway: &GatewayName, pod: &PodRef) -> bool {
-        let digest = self.looks.last(gateway, &pod.uid).and_then(|(_, digest)| digest);
-        digest.is_some() && self.known(gateway, pod).is_some()
+        self.looks.is_confirmed(gateway, &pod.uid) && self.known(gateway, pod).is_some()
     }
 
     /// A listing of a pod, of which one may be known. The first of a term makes the gateway refuse what is still on

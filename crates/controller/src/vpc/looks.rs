@@ -32,6 +32,8 @@ pub(super) struct Observed {
     pub(super) at: Instant,
     pub(super) have: Arc<Have>,
     pub(super) digest: Option<Digest>,
+    /// Whether the monitor has said so too, and so will say when it is no longer true.
+    pub(super) confirmed: bool,
 }
 
 impl Looks {
@@ -64,12 +66,18 @@ impl Looks {
     ) -> Option<Arc<Have>> {
         let looks = self.lock();
         let observed = looks.get(gateway)?.observed.as_ref()?;
-        // Where there is no digest nobody confirms anything: it has to be listed each time. Otherwise the monitor may
-        // confirm it a moment after a visit is due.
-        let age = if observed.digest.is_some() { (RARELY + 1) * drift_interval } else { drift_interval };
+        // The monitor may confirm it a moment after a visit is due. One that cannot make digests never does.
+        let age = if observed.confirmed { RARELY + 1 } else { 2 } * drift_interval;
         let holds =
             observed.pod_uid == pod_uid && observed.lines == Some(lines) && observed.at.elapsed() < age;
         holds.then(|| observed.have.clone())
+    }
+
+    /// Whether the monitor of a pod has confirmed what was last observed.
+    pub(super) fn is_confirmed(&self, gateway: &GatewayName, pod_uid: &str) -> bool {
+        let looks = self.lock();
+        let observed = looks.get(gateway).and_then(|look| look.observed.as_ref());
+        observed.is_some_and(|observed| observed.pod_uid == pod_uid && observed.confirmed)
     }
 
     pub(super) fn remember(&self, gateway: &GatewayName, observed: Observed) {
@@ -87,7 +95,7 @@ impl Looks {
         };
         let same = observed.digest.as_ref() == Some(digest);
         if same {
-            observed.at = Instant::now();
+            (observed.at, observed.confirmed) = (Instant::now(), true);
         } else {
             // To ask once more would only say the same: it has to be listed.
             (observed.lines, observed.digest) = (None, None);
@@ -147,12 +155,13 @@ mod tests {
             at: Instant::now(),
             have: Arc::new(listing.have),
             digest: Some(digest.clone()),
+            confirmed: false,
         };
         looks.remember(&gateway, observed);
         let known = |lines| looks.known(&gateway, "a", lines, QUARTER).is_some();
         assert!(known(3) && !known(4) && looks.known(&gateway, "b", 3, QUARTER).is_none());
 
-        tokio::time::advance(MINUTE / 2).await;
+        tokio::time::advance(QUARTER).await;
         assert!(looks.confirm(&gateway, "a", 3, &digest));
         tokio::time::advance(MINUTE / 2).await;
         assert!(known(3), "confirmed half a minute ago");
@@ -166,22 +175,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_digest_an_observation_holds_for_one_interval() {
+    async fn what_no_monitor_confirms_is_observed_again_after_two_intervals() {
         let gateway: GatewayName = "gw1".parse().expect("a name");
         let looks = Looks::default();
-        let observed = |digest| Observed {
-            pod_uid: "a".into(),
-            lines: Some(3),
-            at: Instant::now(),
-            have: Arc::default(),
-            digest,
-        };
         let listing = Memory::default().observe(None).await.expect("an answer").listing().expect("a listing");
-        for (digest, holds) in [(None, false), (listing.digest, true)] {
-            looks.remember(&gateway, observed(digest));
+        for confirmed in [false, true] {
+            looks.remember(
+                &gateway,
+                Observed {
+                    pod_uid: "a".into(),
+                    lines: Some(3),
+                    at: Instant::now(),
+                    have: Arc::default(),
+                    digest: listing.digest.clone(),
+                    confirmed,
+                },
+            );
             assert!(looks.known(&gateway, "a", 3, QUARTER).is_some());
-            tokio::time::advance(QUARTER).await;
-            assert_eq!(looks.known(&gateway, "a", 3, QUARTER).is_some(), holds);
+            tokio::time::advance(2 * QUARTER).await;
+            assert_eq!(looks.known(&gateway, "a", 3, QUARTER).is_some(), confirmed);
+            assert_eq!(looks.is_confirmed(&gateway, "a"), confirmed);
         }
     }
 }
