@@ -144,6 +144,13 @@ async fn a_server_that_is_away_for_longer_than_a_lease_changes_no_status() {
         let events = one.events("ns1", "vx0").await;
         (tunnel.metadata.resource_version, events)
     };
+    let controller = one.controller().await;
+    one.until("the monitor", PATIENCE, async || {
+        // Both gateways of a cluster are watched.
+        let opened = controller.execs("monitor").await;
+        if opened < 2 { Err(opened.to_string()) } else { Ok(()) }
+    })
+    .await;
     let before = status().await;
     let away = json!([{ "switch": { "refuse": { "code": 503 } }, "match": { "userAgent": "causeway/" }, "forMs": 20000 },
                       { "switch": "closeWatches" }]);

@@ -62,7 +62,15 @@ async fn every_command_in_a_gateway_is_in_the_gateways_own_log() {
     one.create(&vxlan("vx0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
     one.up("vx0").await;
     one.in_gateway("gw1", "exit 7").await;
-    let log = std::fs::read_to_string(sandbox.folder().join("logs/cluster1-execs.jsonl")).expect("the log");
+    let read =
+        || std::fs::read_to_string(sandbox.folder().join("logs/cluster1-execs.jsonl")).expect("the log");
+    // It comes a moment after the first tunnel.
+    one.until("a monitor", PATIENCE, async || {
+        let log = read();
+        if log.contains(r#""monitor""#) { Ok(()) } else { Err(log) }
+    })
+    .await;
+    let log = read();
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let of = |kind: &str, event: &str| {
         let fits = |line: &&Value| {

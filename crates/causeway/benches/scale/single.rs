@@ -1,4 +1,5 @@
-//! One tunnel at a time: from its create until the last command in its gateway has said all, and where the time goes.
+//! One tunnel at a time: from its create until the last command that looks at its gateway or changes it has said all, and
+//! where the time goes. A new gateway's monitor comes after that, and is shown beside it.
 //!
 //! A gateway is new when its pod begins to run in the moment in which the tunnel is created: the controller has never
 //! been there. It is empty when the controller has been there and it has no tunnel, and known when it has one.
@@ -32,8 +33,10 @@ struct Sample {
     created: Duration,
     /// The first command began.
     begun: Duration,
-    /// The last command had said all.
+    /// The last command that looks or changes had said all.
     last: Duration,
+    /// The monitor of a new gateway listened, which comes after that.
+    heard: Option<Duration>,
     /// `Ready=True` was seen.
     ready: Duration,
     commands: Vec<(Kind, Duration, Duration)>,
@@ -75,8 +78,10 @@ async fn measure(stage: &mut Stage, tunnel: usize, is_new: bool) -> anyhow::Resu
     let after = |at: Instant| at.saturating_duration_since(start);
     let commands: Vec<_> = ran.iter().map(|ran| (ran.kind, after(ran.start), after(ran.last))).collect();
     let begun = commands.iter().map(|(_, start, _)| *start).min().context("no command ran")?;
-    let last = commands.iter().map(|(_, _, last)| *last).max().context("no command ran")?;
-    Ok(Sample { created: after(created), begun, last, ready: after(ready), commands })
+    let end = |of: fn(Kind) -> bool| commands.iter().filter(|it| of(it.0)).map(|it| it.2).max();
+    let last = end(|kind| kind != Kind::Monitor).context("no command ran")?;
+    let heard = end(|kind| kind == Kind::Monitor);
+    Ok(Sample { created: after(created), begun, last, heard, ready: after(ready), commands })
 }
 
 /// Creates a tunnel that is watched already, and in the same moment has its gateway's pod run; gives when that
@@ -126,6 +131,7 @@ fn print(all: &[(&str, Duration, Vec<Sample>)]) -> anyhow::Result<()> {
         "LAST SAID ms",
         "WORST ms",
         "READY ms",
+        "MONITORED ms",
     ]);
     for (what, _, samples) in all {
         let p50 = |of: fn(&Sample) -> Duration| millis(middle_of(samples, of));
@@ -139,6 +145,10 @@ fn print(all: &[(&str, Duration, Vec<Sample>)]) -> anyhow::Result<()> {
             p50(|sample| sample.last),
             millis(samples.iter().map(|sample| sample.last).max().unwrap_or_default()),
             p50(|sample| sample.ready),
+            match samples.iter().filter_map(|sample| sample.heard).collect::<Vec<_>>() {
+                heard if heard.is_empty() => "-".into(),
+                heard => millis(middle(&heard)),
+            },
         ]);
     }
     grid.print(&format!("One tunnel, from its create; the middle of {ROUNDS}, monitors until they listen"))?;
@@ -148,7 +158,7 @@ fn print(all: &[(&str, Duration, Vec<Sample>)]) -> anyhow::Result<()> {
         let (aim_ms, p50_ms) = (millis(*aim), millis(p50));
         writeln!(
             out,
-            "one tunnel, gateway {what}, until the last command has said all: p50 {p50_ms} ms (aim: {aim_ms} ms, {})",
+            "one tunnel, gateway {what}, until the last look or change has said all: p50 {p50_ms} ms (aim: {aim_ms} ms, {})",
             met(p50 <= *aim)
         )?;
         let typical = samples.iter().find(|sample| sample.last == p50);

@@ -60,6 +60,8 @@ impl Vpc {
         let mut next = match &result {
             Err(_) => Next::Retry,
             Ok(visit) if visit.tunnels.values().any(|(_, trouble)| trouble.is_some()) => Next::Retry,
+            // Nobody listens yet: a later visit begins with that.
+            Ok(_) if !self.monitors.is_opened(gateway, &task.pod) => Next::After(SOON),
             // What is empty and should be is left alone until something is said about it.
             Ok(visit) if visit.tunnels.is_empty() && !visit.holding.anything => Next::Done,
             // Its monitor reports what changes; this is only in case that it does not.
@@ -149,15 +151,9 @@ impl Vpc {
         term: &Term,
     ) -> Result<Visit, Stop> {
         let commands = Commands::new(PodExec::new(self, &task.pod));
-        let is_new = self.looks.last(gateway, &task.pod.uid).is_none();
-        let mut have = self.observed(gateway, task, &commands, term).await?;
+        let have = self.observed(gateway, task, &commands, term).await?;
         let refused = refused_before(self.desk.state().outcome(gateway), &task.pod.uid);
         let mut planned = plan_after(&refused, &task.want, &have);
-        if planned.is_empty() && is_new {
-            // That was observed while the monitor began, which by now can say whether it still holds.
-            have = self.observed(gateway, task, &commands, term).await?;
-            planned = plan_after(&refused, &task.want, &have);
-        }
         if planned.is_empty() {
             return Ok(judge(&task.want, &planned, &BTreeMap::new(), &have));
         }
@@ -173,7 +169,8 @@ impl Vpc {
         }
         // The monitor speaks of our own changes too: it has to confirm that there was nothing else.
         let pod_uid = task.pod.uid.clone();
-        let observed = Observed { pod_uid, lines: None, at, have: now.clone(), digest, confirmed: false };
+        let observed =
+            Observed { pod_uid, lines: None, void: false, at, have: now.clone(), digest, confirmed: false };
         self.looks.remember(gateway, observed);
         let visit = judge(&task.want, &planned, &failures, &now);
         self.report_repairs(gateway, task, &planned, &visit, term);
@@ -181,8 +178,11 @@ impl Vpc {
     }
 
     /// What the gateway holds. An observation still holds if the gateway's monitor has said nothing since, or has
-    /// confirmed it by its digest: on its own every drift interval, or here, when it is asked. An observation by a
+    /// confirmed it by its digest: on its own now and then, or here, when it is asked. An observation by a
     /// command of its own is the first one, and the one that tells what has changed.
+    ///
+    /// A gateway that is new gets what it lacks first, and its monitor a moment later. So where commands run and no
+    /// monitor does, its tunnels are up for that moment before they say what is wrong.
     async fn observed(
         self: &Arc<Self>,
         gateway: &GatewayName,
@@ -192,16 +192,14 @@ impl Vpc {
     ) -> Result<Arc<Have>, Stop> {
         let pod = &task.pod;
         let lines = || self.monitors.lines(gateway, pod);
-        if let Some(have) = self.known(gateway, pod) {
+        if let Some(have) = self.known(gateway, pod).or_else(|| self.just_seen(gateway, pod)) {
             return Ok(have);
         }
         let lost = |error| stop(datapath::Trouble::Run(error));
         let (last, at) = (self.looks.last(gateway, &pod.uid), Instant::now());
         let mut confirmed = false;
-        let (heard, before, (have, digest)) = if last.is_none() && lines().is_none() {
-            // Both at once, to be soon done with a gateway that is new.
-            let (heard, listed) = tokio::join!(self.listen_to(gateway, pod), self.look(commands, None, term));
-            (heard, None, listed?)
+        let (before, (have, digest)) = if last.is_none() && !self.monitors.is_opened(gateway, pod) {
+            (None, self.look(commands, None, term).await?)
         } else {
             let heard = match self.listen_to(gateway, pod).await {
                 // Where the monitor could not begin, an observation says why in clearer words.
@@ -218,20 +216,26 @@ impl Vpc {
                 }
                 last => self.look(commands, last, term).await?,
             };
-            (heard, before, listed)
+            heard.map_err(lost)?;
+            (before, listed)
         };
-        heard.map_err(lost)?;
         let lines = before.filter(|before| lines() == Some(*before));
         let pod_uid = pod.uid.clone();
-        let observed = Observed { pod_uid, lines, at, have: have.clone(), digest, confirmed };
+        let observed = Observed { pod_uid, lines, void: false, at, have: have.clone(), digest, confirmed };
         self.looks.remember(gateway, observed);
         Ok(have)
     }
 
-    /// What was observed, where the monitor has confirmed it lately and has said nothing else since.
+    /// What was observed lately, where the monitor has said nothing since.
     fn known(&self, gateway: &GatewayName, pod: &PodRef) -> Option<Arc<Have>> {
         let lines = self.monitors.lines(gateway, pod)?;
         self.looks.known(gateway, &pod.uid, lines, self.options.drift_interval)
+    }
+
+    /// What a pod held a moment ago that no monitor has been opened for. What has changed since, the listing after a
+    /// change shows, and the monitor's digest when it is there.
+    fn just_seen(&self, gateway: &GatewayName, pod: &PodRef) -> Option<Arc<Have>> {
+        if self.monitors.is_opened(gateway, pod) { None } else { self.looks.since(gateway, &pod.uid, SOON) }
     }
 
     /// Whether whatever changes in a pod is reported by its monitor, by its digest if by nothing else.
@@ -309,6 +313,9 @@ impl Vpc {
         }
     }
 }
+
+/// A new gateway's monitor is opened after this, to be in nobody's way meanwhile.
+const SOON: Duration = Duration::from_millis(300);
 
 /// How long a gateway may be without a whole answer before its tunnels report that: a server that is starting refuses
 /// everything for a second or two.

@@ -26,8 +26,11 @@ struct Look {
 /// An observation of a pod.
 pub(super) struct Observed {
     pub(super) pod_uid: String,
-    /// The count of the monitor's lines that it was made at; none where it has printed more meanwhile.
+    /// The count of the monitor's lines that it was made at; none where there is no monitor, or where it has printed
+    /// more meanwhile or will, as of changes of ours.
     pub(super) lines: Option<u64>,
+    /// Whether a change has begun since, of which nothing was heard yet.
+    pub(super) void: bool,
     /// When it was made or last confirmed.
     pub(super) at: Instant,
     pub(super) have: Arc<Have>,
@@ -54,6 +57,14 @@ impl Looks {
         let looks = self.lock();
         let observed = looks.get(gateway)?.observed.as_ref().filter(|it| it.pod_uid == pod_uid)?;
         Some((observed.have.clone(), observed.digest.clone()))
+    }
+
+    /// What a pod held, if that was observed less than so long ago and nothing was begun since.
+    pub(super) fn since(&self, gateway: &GatewayName, pod_uid: &str, limit: Duration) -> Option<Arc<Have>> {
+        let looks = self.lock();
+        let observed = looks.get(gateway)?.observed.as_ref()?;
+        let counts = observed.pod_uid == pod_uid && !observed.void && observed.at.elapsed() < limit;
+        counts.then(|| observed.have.clone())
     }
 
     /// What a pod holds, as far as a monitor that has printed so many lines can say.
@@ -106,7 +117,7 @@ impl Looks {
     /// What was observed no longer holds, whatever the monitor says.
     pub(super) fn outdate(&self, gateway: &GatewayName) {
         if let Some(observed) = self.lock().get_mut(gateway).and_then(|look| look.observed.as_mut()) {
-            observed.lines = None;
+            (observed.lines, observed.void) = (None, true);
         }
     }
 
@@ -152,6 +163,7 @@ mod tests {
         let observed = Observed {
             pod_uid: "a".into(),
             lines: Some(3),
+            void: false,
             at: Instant::now(),
             have: Arc::new(listing.have),
             digest: Some(digest.clone()),
@@ -185,6 +197,7 @@ mod tests {
                 Observed {
                     pod_uid: "a".into(),
                     lines: Some(3),
+                    void: false,
                     at: Instant::now(),
                     have: Arc::default(),
                     digest: listing.digest.clone(),
@@ -196,5 +209,27 @@ mod tests {
             assert_eq!(looks.known(&gateway, "a", 3, QUARTER).is_some(), confirmed);
             assert_eq!(looks.is_confirmed(&gateway, "a"), confirmed);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_seen_a_moment_ago_counts_until_a_change_begins() {
+        let gateway: GatewayName = "gw1".parse().expect("a name");
+        let looks = Looks::default();
+        let moment = Duration::from_millis(300);
+        let see = || {
+            let (pod_uid, at, have) = ("a".into(), Instant::now(), Arc::default());
+            let seen =
+                Observed { pod_uid, lines: None, void: false, at, have, digest: None, confirmed: false };
+            looks.remember(&gateway, seen);
+        };
+        let counts = |pod_uid| looks.since(&gateway, pod_uid, moment).is_some();
+        see();
+        assert!(counts("a") && !counts("b"));
+        looks.outdate(&gateway);
+        assert!(!counts("a"), "whatever came of the change is not known");
+        see();
+        assert!(counts("a"));
+        tokio::time::advance(moment).await;
+        assert!(!counts("a"));
     }
 }

@@ -1,10 +1,10 @@
 //! One long-lived `ip monitor` per gateway: a change that it reports means "observe again".
 //!
-//! It is opened together with the first observation, which it has to confirm where nothing is to be changed; so nothing
-//! changes unseen in between. Each line is counted the
-//! moment it arrives: an observation made while the count stood still is still true while it does. What no monitor
-//! reports, as of iptables, the digest of a listing shows, which is made every drift interval and comes when it is another
-//! one, now and then, and when it is asked for ([`Vpc::held`]); that is also the sign that the monitor is alive. When it falls silent or ends, the gateway is
+//! On a new gateway it is opened a moment after what the gateway lacks was put there, and first confirms what was
+//! observed then; so nothing changes unseen in between. Each line is counted the moment it arrives: an observation made
+//! while the count stood still is still true while it does. What no monitor reports, as of iptables, the digest of a
+//! listing shows, which is made every drift interval and comes when it is another one, now and then, and when it is asked
+//! for ([`Vpc::held`]); that is also the sign that the monitor is alive. When it falls silent or ends, the gateway is
 //! visited again, which opens it anew.
 
 use std::collections::BTreeMap;
@@ -72,6 +72,11 @@ impl Monitors {
         let runs = |monitor: &&Monitor| !monitor.questions.is_closed() && !monitor.task.is_finished();
         let monitor = monitors.get(gateway).filter(|monitor| monitor.pod_uid == pod.uid).filter(runs)?;
         Some(monitor.lines.load(Ordering::Acquire))
+    }
+
+    /// Whether a pod has a monitor, which may have ended.
+    pub(super) fn is_opened(&self, gateway: &GatewayName, pod: &PodRef) -> bool {
+        self.lock().get(gateway).is_some_and(|monitor| monitor.pod_uid == pod.uid)
     }
 
     fn questions(&self, gateway: &GatewayName, pod: &PodRef) -> Option<mpsc::Sender<Question>> {
@@ -238,7 +243,7 @@ impl Session {
                     question.1.take().map(|question| question.send(digest));
                 }
                 Heard::Held { digest, .. } => self.compare(digest),
-                // Until it listens nobody has observed yet.
+                // What comes before it listens is in the digest that it is asked for next.
                 Heard::Change if self.ending.began => {
                     self.lines.fetch_add(1, Ordering::AcqRel);
                     due = due.or_else(|| Some(earliest.max(Instant::now() + DEBOUNCE)));

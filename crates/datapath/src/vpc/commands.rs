@@ -171,50 +171,61 @@ mod tests {
         assert_eq!(output.stderr, b"", "none was tried");
     }
 
-    #[test]
-    fn flows_astray_are_forgotten_by_their_source_however_many_they_are() {
+    /// The functions that forget flows, with a `conntrack` of a test's own; `tools` are those that are there.
+    fn forgetting(tools: &str, conntrack: &str) -> String {
         let (_, forget) = include_str!("apply.sh").split_once("number() {").expect("the function");
         let (forget, _) = forget.split_once("change() {").expect("its use");
-        let script = format!(
-            r#"conntrack() {{
-                 if [[ $1 == -D ]]; then echo "$@"; return; fi
-                 flow() {{ echo "udp 17 9 src=10.0.1.10 dst=$1 sport=9 dport=$3 [UNREPLIED] src=$1 dst=$2 sport=$3 dport=9 use=1"; }}
-                 for i in {{1..300}}; do flow 242.1.1.20 172.50.16.101 "$i"; done
-                 flow 242.1.255.255 242.0.0.9 7
-                 flow 242.1.1.20 242.0.0.8 7
-                 flow 242.2.1.20 172.50.16.101 7
-                 flow 242.3.1.20 242.0.0.1 7
-                 flow ff02::1 ff02::2 7
-                 echo "nothing that makes sense"
+        format!(
+            r#"has() {{ [[ " {tools} " == *" $1 "* ]]; }}
+               bounded() {{ "$@"; }}
+               conntrack() {{ {conntrack}
                }}
-               number() {{{forget}
-               printf '%s\n' '242.1.0.0/16 242.0.0.1 242.0.0.8' '242.3.0.0/17 242.0.0.2 242.0.0.2' | forget"#
-        );
-        let output = std::process::Command::new("bash").args(["-c", &script]).output().expect("bash runs");
-        let forgotten = "-D -d 242.1.0.0/16 -q 172.50.16.101\n-D -d 242.1.0.0/16 -q 242.0.0.9\n\
-                         -D -d 242.3.0.0/17 -q 242.0.0.1\n";
-        assert_eq!(String::from_utf8_lossy(&output.stdout), forgotten);
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+               number() {{{forget}"#
+        )
     }
 
-    /// The user CPU time of forgetting with so many tunnels, each with a range and with a flow of its own packets;
+    #[test]
+    fn flows_astray_are_forgotten_by_their_source_however_many_they_are() {
+        let conntrack = r#"
+            if [[ $1 == -D ]]; then echo "$@"; return; fi
+            [[ $# -eq 1 || $3 == 242.1.0.0/16 ]] || return
+            flow() { echo "udp 17 9 src=10.0.1.10 dst=$1 sport=9 dport=$3 [UNREPLIED] src=$1 dst=$2 sport=$3 dport=9 use=1"; }
+            for i in {1..300}; do flow 242.1.1.20 172.50.16.101 "$i"; done
+            flow 242.1.255.255 242.0.0.9 7
+            flow 242.1.1.20 242.0.0.8 7
+            flow 242.2.1.20 172.50.16.101 7
+            flow 242.3.1.20 242.0.0.1 7
+            flow ff02::1 ff02::2 7
+            echo "nothing that makes sense""#;
+        for tools in ["awk", ""] {
+            let script = forgetting(tools, conntrack)
+                + "printf '%s\\n' '242.1.0.0/16 242.0.0.1 242.0.0.8' '242.3.0.0/17 242.0.0.2 242.0.0.2' | forget";
+            let output =
+                std::process::Command::new("bash").args(["-c", &script]).output().expect("bash runs");
+            let forgotten = "-D -d 242.1.0.0/16 -q 172.50.16.101\n-D -d 242.1.0.0/16 -q 242.0.0.9\n\
+                             -D -d 242.3.0.0/17 -q 242.0.0.1\n";
+            assert_eq!(String::from_utf8_lossy(&output.stdout), forgotten, "with `{tools}`");
+            assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        }
+    }
+
+    /// The CPU time of forgetting with so many tunnels, each with a range and with a flow of its own packets;
     /// the best of three.
     fn time_to_forget(tunnels: u32) -> f64 {
-        let (_, forget) = include_str!("apply.sh").split_once("number() {").expect("the function");
-        let (forget, _) = forget.split_once("change() {").expect("its use");
+        let forgetting = forgetting("awk", r#"printf '%s\n' "$flows""#);
         let script = format!(
             r#"each() {{ for ((i = 0; i < {tunnels}; i++)); do printf "$1" $((i / 250)) $((i % 250)); done; }}
                flows=$(each 'udp src=172.50.16.1 dst=172.50.%s.%s sport=9 src=172.50.1.1 dst=172.50.16.1 sport=9\n')
                ranges=$(each '242.%s.%s.0/24 242.0.0.1 242.0.0.8\n')
-               conntrack() {{ printf '%s\n' "$flows"; }}
-               number() {{{forget}
-               TIMEFORMAT=%U
+               {forgetting}
+               TIMEFORMAT='%U %S'
                for try in 1 2 3; do time forget <<<"$ranges"; done"#
         );
         let output = std::process::Command::new("bash").args(["-c", &script]).output().expect("bash runs");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "", "none goes astray");
         let times = String::from_utf8_lossy(&output.stderr);
-        times.split_whitespace().map(|time| time.parse().expect("a time")).fold(f64::MAX, f64::min)
+        let sum = |line: &str| line.split(' ').map(|time| time.parse::<f64>().expect("a time")).sum();
+        times.lines().map(sum).fold(f64::MAX, f64::min)
     }
 
     #[test]

@@ -51,10 +51,15 @@ kernel() {
   printf '%s\n' 'link show' 'addr show' 'route show' 'netconf show' 'ntable show name arp_cache' |
     ip -4 -d -N -o -batch -
 }
+# A legacy table that nobody uses is not listed, which leaves it asleep; nor is the tool asked when there is none.
+legacy_save() {
+  local names='not readable'
+  { read -r -d '' names </proc/net/ip_tables_names; } 2>/dev/null
+  if [[ $names ]]; then bounded "$legacy-save"; fi
+}
 tools() {
   section kernel kernel
-  # A legacy table that nobody uses is not listed, which leaves it asleep.
-  [[ $legacy ]] && section rules-legacy bounded "$legacy-save"
+  [[ $legacy ]] && section rules-legacy legacy_save
   [[ $nft ]] && section rules-nft bounded "$nft-save"
 }
 # What changes by itself must not stay: counters, dates, the use of an ARP table.
