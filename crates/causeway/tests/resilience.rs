@@ -92,6 +92,8 @@ async fn a_controller_killed_after_its_command_ran_only_has_to_say_so_at_its_nex
     let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     one.controller().await;
+    // From now on the gateway is known, and the next command is the one that builds the tunnel.
+    monitor_in(&one, "gw1").await;
     one.fault("gw1", "late:30000").await;
     one.create(&vxlan("crash0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
     // What this one prints comes late too, so it writes a file: pods share this machine's.

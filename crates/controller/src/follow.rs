@@ -159,7 +159,13 @@ where
                     continue;
                 }
                 Ok(Round::Cut(why)) => (None, why.to_owned()),
-                Err(error) => (absence.judge(&error), describe(&error)),
+                Err(error) => {
+                    if matches!(&error, kube::Error::Api(status) if status.code == 404) {
+                        // The kind's objects went with its definition: when that is back, they are listed anew.
+                        follower.version = None;
+                    }
+                    (absence.judge(&error), describe(&error))
+                }
             };
             let (kind, news) = (K::kind(&()), verdict.is_some() || reported.as_ref() != Some(&why));
             match verdict {

@@ -13,6 +13,7 @@ use causeway_controller::pace::Pace;
 use causeway_core::room::Change;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, PostParams};
 use kube::core::DeserializeGuard;
 use kube::{Api, CustomResource, ResourceExt};
@@ -218,6 +219,24 @@ async fn a_missing_definition_differs_from_no_objects_and_one_installed_later_is
     let definitions = Api::all(somebody);
     definitions.create(&PostParams::default(), &Widget::crd()).await.expect("installed");
     follower.knows(&[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_comes_and_goes_is_listed_soon_each_time() {
+    use kube::CustomResourceExt;
+    let server = server().await;
+    let somebody = client(&server, "somebody");
+    let definitions = Api::<CustomResourceDefinition>::all(somebody);
+    let widgets = Watch::<Widget>::new(Api::namespaced(client(&server, "follower"), "default"));
+    let follower = Follower::of(widgets);
+    for round in 1..=8 {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        definitions.create(&PostParams::default(), &Widget::crd()).await.expect("installed");
+        let start = tokio::time::Instant::now();
+        until("it is listed", || async { follower.lists() == round }).await;
+        assert!(start.elapsed() < Duration::from_secs(8), "round {round}: {:?}", start.elapsed());
+        definitions.delete("widgets.example.org", &DeleteParams::default()).await.expect("deleted");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,6 +30,7 @@ pub(crate) struct Exec {
     pub(crate) start: Timestamp,
     /// When it had said all.
     pub(crate) answer: Option<Timestamp>,
+    pub(crate) ended: bool,
     pub(crate) term: Option<u64>,
     /// The newer term because of which it did nothing.
     pub(crate) superseded: Option<u64>,
@@ -77,6 +78,7 @@ pub(crate) fn execs(log: &str, users: &[&str]) -> Vec<Exec> {
                 kind: text(&line, "kind"),
                 start: time(&line, "at"),
                 answer: None,
+                ended: false,
                 term: None,
                 superseded: None,
             }),
@@ -84,6 +86,9 @@ pub(crate) fn execs(log: &str, users: &[&str]) -> Vec<Exec> {
                 let exec = all.iter_mut().rev().find(|exec| exec.number == number).expect("it began");
                 exec.answer = Some(time(&line, "at"));
                 (exec.term, exec.superseded) = (line["term"].as_u64(), line["superseded"].as_u64());
+            }
+            Some("end") => {
+                all.iter_mut().rev().filter(|exec| exec.number == number).for_each(|exec| exec.ended = true);
             }
             _ => {}
         }
@@ -204,6 +209,7 @@ mod tests {
             kind: "apply".into(),
             start: at(start),
             answer: Some(at(answer)),
+            ended: true,
             term: Some(term),
             superseded: None,
         }

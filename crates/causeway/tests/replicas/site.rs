@@ -203,6 +203,11 @@ impl Site {
     /// A change by this leader that is under way and does not arrive before the fault is switched off.
     pub(crate) async fn held_command(&self, leader: &Replica, round: u32) -> Exec {
         loop {
+            // One that does not listen yet would do that first, and would be held at that.
+            let listens = |exec: &Exec| {
+                exec.user == leader.name && exec.pod.contains("gw1") && exec.kind == "monitor" && !exec.ended
+            };
+            self.command("the leader listens", listens).await;
             let since = Timestamp::now();
             self.one.fault("gw1", &format!("hold:{}", leader.name)).await;
             self.ask_for(&Self::address(round)).await;
