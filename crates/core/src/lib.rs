@@ -12,6 +12,7 @@
 pub mod condition;
 pub mod names;
 pub mod room;
+pub mod rules;
 pub mod vpc;
 
 pub use condition::{Condition, Conditions, Truth};

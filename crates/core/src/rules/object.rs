@@ -1,0 +1,91 @@
+//! What is read of a rule's object.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::rule::{Refusal, Rule};
+use crate::{Conditions, ObjectKey};
+
+/// The label that says whose rule it is.
+pub const APP: &str = "app";
+
+/// A rule's object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RuleObject {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// Its uid.
+    pub uid: String,
+    /// Its version.
+    pub resource_version: String,
+    /// The generation of its spec.
+    pub generation: i64,
+    /// Its labels.
+    pub labels: Arc<BTreeMap<String, String>>,
+    /// What it says, or why that makes no sense.
+    pub rule: Result<Rule, Refusal>,
+    /// What was said of it.
+    pub status: RuleStatus,
+}
+
+impl RuleObject {
+    /// Whose rule it is; an empty label is none.
+    pub fn app(&self) -> Option<&str> {
+        self.labels.get(APP).map(String::as_str).filter(|app| !app.is_empty())
+    }
+}
+
+/// How far a rule got.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RuleStatus {
+    /// What all replicas say together.
+    pub total: Share,
+    /// What each replica says, by its name.
+    pub replicas: BTreeMap<String, Share>,
+    /// The generation that this is about.
+    pub observed_generation: Option<i64>,
+    /// `Accepted`, `Distributed`, and those of others.
+    pub conditions: Conditions,
+}
+
+/// How many data planes have taken a rule, as one replica knows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Those that run it.
+    pub acked: u32,
+    /// Those that refused it.
+    pub failed: u32,
+    /// Those that have not answered.
+    pub pending: u32,
+    /// The latest refusal.
+    pub failure: Option<Failure>,
+}
+
+impl Share {
+    /// Both together, with the later of two failures.
+    #[must_use]
+    pub fn plus(self, other: &Self) -> Self {
+        Self {
+            acked: self.acked.saturating_add(other.acked),
+            failed: self.failed.saturating_add(other.failed),
+            pending: self.pending.saturating_add(other.pending),
+            failure: match (self.failure, &other.failure) {
+                (Some(known), Some(other)) if known.at >= other.at => Some(known),
+                (known, other) => other.clone().or(known),
+            },
+        }
+    }
+}
+
+/// A data plane's refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Who refused: its identifier if it has one, and its address.
+    pub client: String,
+    /// Its code.
+    pub code: i32,
+    /// Its words, cut to a bounded length.
+    pub message: String,
+    /// When, in seconds since 1970.
+    pub at: i64,
+}

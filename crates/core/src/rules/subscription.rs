@@ -1,0 +1,125 @@
+//! What a data plane answers, and to what.
+
+use std::collections::BTreeMap;
+
+/// The code of success.
+pub const SUCCESS: i32 = 1;
+/// The client holds a newer version.
+pub const OUTDATED: i32 = 4010;
+
+/// What an answer means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The client runs what it was sent.
+    Applied,
+    /// It holds something newer.
+    Outdated,
+    /// It does not run it.
+    Failed {
+        /// Its code.
+        code: i32,
+        /// Its words.
+        message: String,
+    },
+}
+
+/// An answer's meaning. Clients say `ACK` also when their handler failed: one by a code, another by a message.
+pub fn verdict(is_ack: bool, status: Option<(i32, &str)>) -> Verdict {
+    match status {
+        Some((SUCCESS, "")) if is_ack => Verdict::Applied,
+        Some((OUTDATED, _)) => Verdict::Outdated,
+        Some((code, message)) => Verdict::Failed { code, message: message.into() },
+        None => Verdict::Failed { code: 0, message: "it gave no status".into() },
+    }
+}
+
+/// What one of a stream's pushes was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Push {
+    /// To which of the stream's subscriptions.
+    pub subscription: u64,
+    /// With which version.
+    pub version: i64,
+}
+
+/// The pushes of a stream that were not answered.
+#[derive(Debug, Default)]
+pub struct Unanswered {
+    pushes: BTreeMap<u64, Push>,
+    last: u64,
+}
+
+/// A client that never answers is remembered for so many pushes.
+const MOST: usize = 1024;
+
+impl Unanswered {
+    /// Takes note of a push, and gives its number.
+    pub fn sent(&mut self, push: Push) -> u64 {
+        self.last += 1;
+        self.pushes.insert(self.last, push);
+        if self.pushes.len() > MOST {
+            self.pushes.pop_first();
+        }
+        self.last
+    }
+
+    /// Which push is answered: the one with this number, or without one the oldest. What went to the same
+    /// subscription before is settled with it.
+    pub fn answered(&mut self, number: Option<u64>) -> Option<Push> {
+        let number = number.or_else(|| self.pushes.keys().next().copied())?;
+        let push = self.pushes.remove(&number)?;
+        self.pushes.retain(|other, it| *other > number || it.subscription != push.subscription);
+        Some(push)
+    }
+
+    /// Forgets a subscription that ended.
+    pub fn forget(&mut self, subscription: u64) {
+        self.pushes.retain(|_, push| push.subscription != subscription);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn applied_is_an_ack_with_code_one_and_no_words() {
+        let failed = |code, message: &str| Verdict::Failed { code, message: message.into() };
+        assert_eq!(verdict(true, Some((1, ""))), Verdict::Applied);
+        assert_eq!(verdict(true, Some((4007, "boom"))), failed(4007, "boom"), "the Go SDK's failing handler");
+        assert_eq!(verdict(true, Some((1, "boom"))), failed(1, "boom"), "the Java SDK's failing handler");
+        assert_eq!(verdict(false, Some((4000, "bad bytes"))), failed(4000, "bad bytes"));
+        assert_eq!(verdict(false, Some((1, ""))), failed(1, ""));
+        assert_eq!(verdict(true, Some((4010, "old"))), Verdict::Outdated);
+        assert_eq!(verdict(false, None), failed(0, "it gave no status"));
+    }
+
+    #[test]
+    fn an_answer_without_a_number_is_the_oldest_pushes() {
+        let mut unanswered = Unanswered::default();
+        let push = |subscription, version| Push { subscription, version };
+        let first = unanswered.sent(push(1, 10));
+        let second = unanswered.sent(push(2, 10));
+        let third = unanswered.sent(push(1, 11));
+        assert_eq!(unanswered.answered(None), Some(push(1, 10)));
+        assert_eq!(unanswered.answered(Some(first)), None, "it was answered");
+        assert_eq!(unanswered.answered(Some(third)), Some(push(1, 11)));
+        assert_eq!(unanswered.answered(Some(second)), Some(push(2, 10)));
+        assert_eq!(unanswered.answered(None), None);
+        unanswered.sent(push(1, 12));
+        unanswered.sent(push(1, 13));
+        assert_eq!(unanswered.answered(Some(5)), Some(push(1, 13)));
+        assert_eq!(unanswered.answered(None), None, "what went before is settled with it");
+    }
+
+    #[test]
+    fn who_never_answers_costs_bounded_memory() {
+        let mut unanswered = Unanswered::default();
+        for version in 0..10_000 {
+            unanswered.sent(Push { subscription: 1, version });
+        }
+        assert_eq!(unanswered.pushes.len(), MOST);
+        unanswered.forget(1);
+        assert!(unanswered.pushes.is_empty());
+    }
+}

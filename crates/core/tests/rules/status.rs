@@ -1,0 +1,262 @@
+//! What the leader says of a rule, case by case.
+
+use std::collections::BTreeMap;
+
+use causeway_core::room::{Change, State as _};
+use causeway_core::rules::state::{Event, Scope, State};
+use causeway_core::rules::status::{ACCEPTED, DISTRIBUTED, Said};
+use causeway_core::rules::{Failure, RuleObject, Share};
+use causeway_core::{Condition, Truth};
+
+use crate::world::{RATE, acked, after, key, list, object, put, rate_limit, refusal};
+
+const ALIVE: [&str; 2] = ["r1", "r2"];
+
+fn failure(client: &str, at: i64) -> Option<Failure> {
+    Some(Failure { client: client.into(), code: 4007, message: "boom".into(), at })
+}
+
+fn failed(failed: u32, failure: Option<Failure>) -> Share {
+    Share { failed, failure, ..Share::default() }
+}
+
+fn pending(pending: u32) -> Share {
+    Share { pending, ..Share::default() }
+}
+
+/// The rule `limit` of the app `a`, of which replicas said this.
+fn told<const N: usize>(shares: [(&str, Share); N]) -> RuleObject {
+    let mut object = object("limit", "a", rate_limit(1));
+    object.status.replicas = shares.map(|(name, share)| (name.to_owned(), share)).into();
+    object
+}
+
+/// Those that are alive, and nothing of rules.
+fn alive() -> State {
+    after([Event::Replicas(Change::Reset(ALIVE.map(|name| (name.to_owned(), ())).into()))])
+}
+
+fn knowing(events: impl IntoIterator<Item = Event>) -> State {
+    let mut state = alive();
+    events.into_iter().for_each(|event| drop(state.apply(event)));
+    state
+}
+
+fn said(state: &State) -> Said {
+    state.status(RATE, &key("limit")).expect("the rule is known")
+}
+
+fn said_of(object: RuleObject) -> Said {
+    said(&knowing([list([object], 1)]))
+}
+
+/// A condition's status, reason and message.
+fn condition(said: &Said, kind: &str) -> (Truth, String, String) {
+    let Condition { status, reason, message, .. } =
+        said.status.conditions.get(kind).expect("it is set").clone();
+    (status, reason, message)
+}
+
+fn owned((truth, reason, message): (Truth, &str, &str)) -> (Truth, String, String) {
+    (truth, reason.into(), message.into())
+}
+
+#[test]
+fn replicas_that_are_alive_are_added_up() {
+    let shares = [
+        ("r1", Share { pending: 3, ..acked(1) }),
+        ("r2", Share { failed: 2, ..acked(10) }),
+        ("r3", acked(100)),
+    ];
+    let said = said_of(told(shares));
+    assert_eq!(said.status.total, Share { acked: 11, failed: 2, pending: 3, failure: None });
+    assert_eq!(said.gone, ["r3"]);
+    assert_eq!(said.status.replicas.into_keys().collect::<Vec<_>>(), ["r1", "r2"], "its word goes with it");
+}
+
+#[test]
+fn what_nobody_said_adds_up_to_nothing() {
+    let said = said_of(told([]));
+    assert_eq!((said.status.total, said.gone), (Share::default(), vec![]));
+}
+
+#[test]
+fn a_sum_beyond_all_numbers_is_the_largest() {
+    let said = said_of(told([("r1", acked(u32::MAX)), ("r2", acked(1))]));
+    assert_eq!(said.status.total.acked, u32::MAX);
+}
+
+#[test]
+fn the_latest_failure_is_told() {
+    let latest = |first, second, third| {
+        let shares = [("r1", failed(1, first)), ("r2", failed(1, second)), ("r3", failed(1, third))];
+        said_of(told(shares)).status.total.failure.map(|failure| failure.client)
+    };
+    assert_eq!(latest(failure("one", 1), failure("two", 2), None).as_deref(), Some("two"));
+    assert_eq!(latest(failure("one", 2), failure("two", 1), None).as_deref(), Some("one"));
+    assert_eq!(latest(failure("one", 1), None, None).as_deref(), Some("one"));
+    assert_eq!(latest(None, failure("two", 1), None).as_deref(), Some("two"));
+    assert_eq!(
+        latest(failure("one", 1), None, failure("gone", 9)).as_deref(),
+        Some("one"),
+        "only of the living"
+    );
+    assert_eq!(
+        latest(failure("one", 1), failure("two", 1), None).as_deref(),
+        Some("one"),
+        "always the same one"
+    );
+}
+
+#[test]
+fn accepted_says_whether_it_is_sent() {
+    let good = told([]);
+    let refused = RuleObject { rule: Err(refusal()), ..told([]) };
+    let mut of_nobody = told([]);
+    of_nobody.labels = Default::default();
+    let mut empty_label = told([]);
+    empty_label.labels = std::sync::Arc::new(BTreeMap::from([("app".to_owned(), String::new())]));
+    let refused_of_nobody = RuleObject { labels: Default::default(), ..refused.clone() };
+    let other_object = RuleObject { uid: "another".into(), ..refused.clone() };
+    let no_app = (Truth::False, "NoApp", "the label `app` is missing: nobody gets this rule");
+    let why = "spec.threshold: it is negative";
+    let stays = "spec.threshold: it is negative; what was sent before stays";
+    let cases = [
+        (vec![good.clone()], (Truth::True, "Converted", "data planes that ask for it get it")),
+        (vec![refused.clone()], (Truth::False, "Refused", why)),
+        (vec![good.clone(), refused.clone()], (Truth::False, "Refused", stays)),
+        (
+            vec![good.clone(), refused.clone(), good.clone()],
+            (Truth::True, "Converted", "data planes that ask for it get it"),
+        ),
+        (vec![good.clone(), refused_of_nobody], (Truth::False, "Refused", why)),
+        (vec![good.clone(), other_object], (Truth::False, "Refused", why)),
+        (vec![of_nobody], no_app),
+        (vec![empty_label], no_app),
+    ];
+    for (objects, expected) in cases {
+        let events: Vec<Event> =
+            objects.into_iter().zip(1..).map(|(object, version)| put(object, version)).collect();
+        let said = said(&knowing(events.clone()));
+        assert_eq!(condition(&said, ACCEPTED), owned(expected), "{events:?}");
+    }
+}
+
+#[test]
+fn a_rule_that_cannot_be_carried_is_refused_by_its_field() {
+    let mut breaker = crate::world::breaker();
+    breaker.max_allowed_rt = Some(crate::world::span("30d"));
+    let object = object("limit", "a", causeway_core::rules::Rule::CircuitBreaker(breaker));
+    let kind = causeway_core::rules::Kind::CircuitBreakerStrategy;
+    let said = knowing([put(object, 1)]).status(kind, &key("limit")).expect("the rule is known");
+    let why = "spec.slowConditions.maxAllowedRt: 2592000000ms is more than a data plane can be told";
+    assert_eq!(condition(&said, ACCEPTED), owned((Truth::False, "Refused", why)));
+}
+
+#[test]
+fn distributed_says_how_far_it_got() {
+    let many = Share { acked: 3, failed: 2, pending: 1, failure: failure("client (1.2.3.4:5)", 1) };
+    let cases = [
+        (
+            told([("r1", many)]),
+            (Truth::False, "Failed", "2 data planes refused it: client (1.2.3.4:5): boom"),
+        ),
+        (told([("r1", failed(1, None))]), (Truth::False, "Failed", "1 data plane refused it")),
+        (
+            told([("r1", acked(3)), ("r2", pending(1))]),
+            (Truth::Unknown, "Pending", "1 data plane did not answer yet"),
+        ),
+        (told([("r1", pending(2))]), (Truth::Unknown, "Pending", "2 data planes did not answer yet")),
+        (told([("r1", acked(1))]), (Truth::True, "Acked", "1 data plane runs it")),
+        (told([("r1", acked(1)), ("r2", acked(2))]), (Truth::True, "Acked", "3 data planes run it")),
+        (told([]), (Truth::False, "NoSubscriber", "no data plane asks for it")),
+        (told([("r3", acked(1))]), (Truth::False, "NoSubscriber", "no data plane asks for it")),
+    ];
+    for (object, expected) in cases {
+        assert_eq!(condition(&said_of(object), DISTRIBUTED), owned(expected));
+    }
+}
+
+#[test]
+fn what_is_not_accepted_is_not_distributed_whatever_was_said() {
+    let good = told([("r1", acked(3))]);
+    let refused = RuleObject { rule: Err(refusal()), ..good.clone() };
+    let of_nobody = RuleObject { labels: Default::default(), ..good.clone() };
+    let not_accepted = (Truth::False, "NotAccepted", "the rule as it is was sent to nobody");
+    for events in [
+        vec![put(refused.clone(), 1)],
+        vec![put(good.clone(), 1), put(refused, 2)],
+        vec![put(of_nobody.clone(), 1)],
+        vec![put(good, 1), put(of_nobody, 2)],
+    ] {
+        assert_eq!(
+            condition(&said(&knowing(events.clone())), DISTRIBUTED),
+            owned(not_accepted),
+            "{events:?}"
+        );
+    }
+}
+
+#[test]
+fn conditions_of_others_are_kept_and_ours_are_of_this_generation() {
+    let theirs = Condition {
+        kind: "Audited".into(),
+        status: Truth::True,
+        reason: "Theirs".into(),
+        message: "it was".into(),
+        observed_generation: Some(2),
+        since: Some(7),
+    };
+    let ours = Condition { kind: ACCEPTED.into(), ..theirs.clone() };
+    let mut object = told([]);
+    object.generation = 5;
+    object.status.observed_generation = Some(4);
+    object.status.conditions = [theirs.clone(), ours].into_iter().collect();
+    let said = said_of(object);
+    assert_eq!(said.status.observed_generation, Some(5));
+    let conditions: Vec<_> = said.status.conditions.iter().collect();
+    assert_eq!(
+        conditions.iter().map(|it| it.kind.as_str()).collect::<Vec<_>>(),
+        ["Audited", ACCEPTED, DISTRIBUTED]
+    );
+    assert_eq!(conditions[0], &theirs);
+    assert_eq!(
+        (conditions[1].since, conditions[1].observed_generation),
+        (Some(7), Some(5)),
+        "still true since then"
+    );
+    assert_eq!((conditions[2].since, conditions[2].observed_generation), (None, Some(5)), "since this write");
+}
+
+#[test]
+fn what_was_said_and_read_again_is_the_same() {
+    let object = told([("r1", acked(1)), ("r3", acked(1))]);
+    let first = said_of(object.clone());
+    let again = said_of(RuleObject { status: first.status.clone(), ..object });
+    assert_eq!((again.status, again.gone), (first.status, vec![]));
+}
+
+#[test]
+fn a_replica_that_goes_concerns_the_rules_of_which_it_said_something() {
+    let mut quiet = object("quiet", "a", rate_limit(1));
+    quiet.status.replicas = [("r2".to_owned(), acked(1))].into();
+    let mut state = knowing([list([told([("r1", acked(1))]), quiet], 1)]);
+    let touched = state.apply(Event::Replicas(Change::Gone("r1".into())));
+    assert_eq!(touched, [Scope::Status(RATE, key("limit"))].into());
+    assert_eq!(said(&state).gone, ["r1"]);
+    assert!(state.apply(Event::Replicas(Change::Gone("r1".into()))).is_empty(), "it is gone already");
+    let renewed = state.apply(Event::Replicas(Change::Put("r2".into(), ())));
+    assert!(renewed.is_empty(), "it was there");
+    let touched = state.apply(Event::Replicas(Change::Put("r1".into(), ())));
+    assert_eq!(
+        touched,
+        [Scope::Status(RATE, key("limit"))].into(),
+        "it is back before its word was taken away"
+    );
+}
+
+#[test]
+fn of_a_rule_that_is_gone_nothing_is_said() {
+    let state = knowing([put(told([]), 1), crate::world::gone("limit", 2)]);
+    assert_eq!(state.status(RATE, &key("limit")), None);
+}
