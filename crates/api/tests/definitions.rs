@@ -1,23 +1,27 @@
 //! The definitions that people install: equal to the types, and refusing what they should.
 
 use causeway_api::vpc::VpcNatTunnel;
-use causeway_api::{crds, crds_yaml};
+use causeway_api::{crds_yaml, rules, vpc};
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
-const COMMITTED: &str = include_str!("../../../deploy/crds.yaml");
+const VPC: &str = include_str!("../../../deploy/crds.yaml");
+const RULES: &str = include_str!("../../../deploy/rules-crds.yaml");
 
 #[test]
 fn the_committed_definitions_are_those_of_the_types() {
-    assert!(COMMITTED == crds_yaml(), "deploy/crds.yaml is stale: run `make manifests`");
+    assert!(VPC == crds_yaml(vpc::crds()), "deploy/crds.yaml is stale: run `make manifests`");
+    assert!(RULES == crds_yaml(rules::crds()), "deploy/rules-crds.yaml is stale: run `make manifests`");
 }
 
 #[test]
 fn the_definitions_read_back_as_they_were_written() {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(COMMITTED).expect("YAML");
-    let expected: Vec<Value> =
-        crds().iter().map(|crd| serde_json::to_value(crd).expect("plain data")).collect();
-    assert_eq!(documents, expected);
+    for (committed, crds) in [(VPC, vpc::crds()), (RULES, rules::crds())] {
+        let documents: Vec<Value> = serde_saphyr::from_multiple(committed).expect("YAML");
+        let expected: Vec<Value> =
+            crds.iter().map(|crd| serde_json::to_value(crd).expect("plain data")).collect();
+        assert_eq!(documents, expected);
+    }
 }
 
 /// The errors of creating, or with `old` of updating, a tunnel under its own schema.
