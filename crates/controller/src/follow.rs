@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_core::room::Change;
@@ -16,6 +17,7 @@ use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::DeserializeGuard;
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::pace::Pace;
@@ -73,12 +75,13 @@ pub struct Watch<K> {
     api: Api<DeserializeGuard<K>>,
     params: WatchParams,
     resync: Option<Duration>,
+    anew: Option<Arc<Notify>>,
 }
 
 impl<K> Watch<K> {
     /// All that an API gives.
     pub fn new(api: Api<DeserializeGuard<K>>) -> Self {
-        Self { api, params: WatchParams::default(), resync: None }
+        Self { api, params: WatchParams::default(), resync: None, anew: None }
     }
 
     /// Only those with a label.
@@ -92,6 +95,13 @@ impl<K> Watch<K> {
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.params = self.params.fields(&format!("metadata.name={name}"));
+        self
+    }
+
+    /// Lists everything anew whenever it is asked to.
+    #[must_use]
+    pub fn anew(mut self, asked: Arc<Notify>) -> Self {
+        self.anew = Some(asked);
         self
     }
 
@@ -321,8 +331,22 @@ where
                 (None, true) => ends.min(Instant::now() + BOOKMARKED),
                 (None, false) => ends,
             };
-            let Ok(event) = timeout_at(resync.map_or(silent, |due| due.min(silent)), events.next()).await
-            else {
+            let anew = self.watch.anew.clone().filter(|_| list.is_none());
+            let asked = async {
+                match anew {
+                    Some(anew) => anew.notified().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let event = tokio::select! {
+                biased;
+                event = timeout_at(resync.map_or(silent, |due| due.min(silent)), events.next()) => event,
+                () = asked => {
+                    self.version = None;
+                    return Ok(Round::Again);
+                }
+            };
+            let Ok(event) = event else {
                 if resync.is_some_and(|due| Instant::now() >= due) {
                     self.version = None;
                     return Ok(Round::Again);

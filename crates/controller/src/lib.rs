@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod pace;
 pub mod queue;
 pub mod room;
+pub mod rules;
 pub mod sources;
 pub mod vpc;
 pub mod worker;
@@ -58,6 +59,8 @@ pub struct Options {
     pub seed: u64,
     /// The room `vpc`, where it is switched on.
     pub vpc: Option<vpc::Options>,
+    /// The room `rules`, where it is switched on.
+    pub rules: Option<rules::Options>,
 }
 
 /// Runs until `stop` is cancelled, or until a part ends, which is an error.
@@ -66,6 +69,11 @@ pub async fn run(options: Options, stop: CancellationToken) -> anyhow::Result<()
     let house = furnish(&options, &stop, &mut parts);
     if let Some(options) = options.vpc {
         room::start(&vpc::Vpc::new(options, &house), &house, &mut parts);
+    }
+    if let Some(options) = options.rules {
+        let room = rules::Rules::new(options, &house);
+        room::start(&room, &house, &mut parts);
+        room.serve(&mut parts);
     }
     until_end(parts, stop).await
 }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 /// A server with all definitions.
 async fn server() -> Server {
     let server = support::server().await;
-    define(&server, causeway_api::crds().into_iter().chain(causeway_api::vpc::foreign::crds())).await;
+    define(&server, causeway_api::vpc::crds().into_iter().chain(causeway_api::vpc::foreign::crds())).await;
     server
 }
 

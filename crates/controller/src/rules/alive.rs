@@ -1,0 +1,116 @@
+//! Which replicas there are: each holds a Lease of its own, and what a replica said goes when its Lease does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use causeway_core::room::Change;
+use causeway_core::rules::state::Event;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::{DeleteParams, Patch};
+use kube::core::DeserializeGuard;
+use kube::{Api, ResourceExt};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::Rules;
+use crate::clock::Clock;
+use crate::follow::Watch;
+use crate::sources::Sources;
+use crate::write::{patching, posting};
+
+/// Marks the Leases of replicas.
+const LABEL: &str = "causeway/replica";
+/// How long a replica that has fallen silent counts.
+const LASTS: Duration = Duration::from_secs(60);
+
+impl Rules {
+    fn leases(&self) -> Option<Api<Lease>> {
+        let namespace = self.house.lease_namespace.as_ref()?;
+        Some(Api::namespaced(self.house.client.clone(), namespace))
+    }
+
+    fn lease_name(&self) -> String {
+        // Names of replicas are names of pods or hosts.
+        let name: String = self.house.identity.to_lowercase();
+        format!("causeway-rules-{}", name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '.', "-"))
+    }
+}
+
+/// Follows the replicas' Leases. Without Leases there is one replica, which is this.
+pub(super) fn start(room: &Arc<Rules>, sources: &mut Sources<'_, Rules>) {
+    let Some(leases) = room.house.lease_namespace.clone() else {
+        let identity = room.house.identity.clone();
+        sources.beside("replicas", |feed| async move {
+            feed.tell(Event::Replicas(Change::Put(identity, ())));
+            std::future::pending::<()>().await;
+        });
+        return;
+    };
+    let (client, clock) = (room.house.client.clone(), room.house.clock);
+    // Lists every so often, since nothing is heard of one that fell silent.
+    let watch = Watch::new(Api::namespaced(client, &leases)).labels(&format!("{LABEL}=rules")).resync(LASTS);
+    sources.watch("replicas", watch, replica(clock), |change, _| Event::Replicas(change));
+}
+
+fn replica(clock: Clock) -> impl Fn(&DeserializeGuard<Lease>) -> (String, Option<()>) {
+    move |object| {
+        let spec = object.0.as_ref().ok().and_then(|lease| lease.spec.as_ref());
+        let holder = spec.and_then(|spec| spec.holder_identity.clone()).unwrap_or_else(|| object.name_any());
+        let lives = spec.is_some_and(|spec| is_alive(spec, clock.now()));
+        (holder, lives.then_some(()))
+    }
+}
+
+fn is_alive(spec: &LeaseSpec, now: Timestamp) -> bool {
+    let lasts = spec.lease_duration_seconds.map_or(LASTS.as_secs().cast_signed(), i64::from);
+    spec.renew_time.as_ref().is_some_and(|renewed| now.as_second() - renewed.0.as_second() <= lasts)
+}
+
+/// Holds this replica's Lease until the process stops.
+pub(super) async fn run(room: Arc<Rules>) -> anyhow::Result<()> {
+    let Some(leases) = room.leases() else {
+        room.house.stop.cancelled().await;
+        return Ok(());
+    };
+    let name = room.lease_name();
+    loop {
+        if let Err(error) = renew(&room, &leases, &name).await {
+            tracing::warn!(%error, "this replica's lease could not be renewed");
+        }
+        if room.house.stop.run_until_cancelled(sleep(LASTS / 4)).await.is_none() {
+            break;
+        }
+    }
+    // Its streams end with it, and so does what it said of them.
+    let params = DeleteParams::default();
+    let deleted = leases.delete(&name, &params);
+    if let Ok(Err(error)) = tokio::time::timeout(Duration::from_secs(2), deleted).await {
+        tracing::warn!(%error, "this replica's lease could not be deleted");
+    }
+    Ok(())
+}
+
+async fn renew(room: &Rules, leases: &Api<Lease>, name: &str) -> kube::Result<()> {
+    let renewed = MicroTime(room.house.clock.now());
+    let seconds = i32::try_from(LASTS.as_secs()).unwrap_or(i32::MAX);
+    let spec = LeaseSpec {
+        holder_identity: Some(room.house.identity.clone()),
+        lease_duration_seconds: Some(seconds),
+        renew_time: Some(renewed),
+        ..LeaseSpec::default()
+    };
+    let patch = json!({ "metadata": { "labels": { LABEL: "rules" } }, "spec": spec });
+    match leases.patch(name, &patching(), &Patch::Merge(&patch)).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            let metadata = ObjectMeta {
+                name: Some(name.into()),
+                labels: Some([(LABEL.to_owned(), "rules".to_owned())].into()),
+                ..ObjectMeta::default()
+            };
+            leases.create(&posting(), &Lease { metadata, spec: Some(spec) }).await.map(drop)
+        }
+        other => other.map(drop),
+    }
+}

@@ -1,0 +1,255 @@
+//! Responses as ready bytes: a set is encoded once, and each stream adds only what is its own.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use bytes::{BufMut, Bytes};
+use causeway_core::ObjectKey;
+use causeway_core::rules::state::{Set, Target};
+use causeway_core::rules::wire::transport::v1::SubscribeRequest;
+use prost::encoding::{self, WireType};
+use tonic::Status;
+use tonic::codec::{BufferSettings, Codec, EncodeBuf, Encoder};
+use tonic_prost::ProstDecoder;
+
+/// The largest message that data planes take; a larger one would end their stream, again and again.
+pub(super) const LARGEST: usize = 4 * 1024 * 1024;
+/// What is said with rules.
+const SENT: &str = "Get and send rule success";
+/// The answer to a subscription.
+pub(super) const ANSWER: i32 = 1;
+/// A push.
+pub(super) const PUSH: i32 = 200;
+/// What a response may need beside the rules: codes, names, ids.
+const AROUND: usize = 4096;
+
+/// A set, encoded for everybody who asks for it.
+pub(super) struct Shared {
+    /// Its version, which may rise while the rules stay.
+    version: AtomicI64,
+    /// Which rules it has.
+    pub(super) rules: Vec<ObjectKey>,
+    /// Namespace, app and kind.
+    about: Bytes,
+    data: Bytes,
+}
+
+impl Shared {
+    /// Encodes a set.
+    pub(super) fn new(target: &Target, set: Set) -> Self {
+        let mut about = Vec::new();
+        text(3, &target.namespace, &mut about);
+        text(4, &target.app, &mut about);
+        text(5, target.kind.full_name(), &mut about);
+        let version = AtomicI64::new(set.version);
+        Self { version, rules: set.rules, about: about.into(), data: set.data.into() }
+    }
+
+    /// Its version.
+    pub(super) fn version(&self) -> i64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Whoever asks from now on is told a later version of the same.
+    pub(super) fn raise(&self, version: i64) {
+        self.version.fetch_max(version, Ordering::AcqRel);
+    }
+
+    /// How large a response would be, where nobody could take it.
+    pub(super) fn oversize(target: &Target, set: &Set) -> Option<usize> {
+        let size = set.data.len() + target.namespace.len() + target.app.len() + AROUND;
+        (size > LARGEST).then_some(size)
+    }
+
+    /// Whether it has the same rules.
+    pub(super) fn has_data_of(&self, set: &Set) -> bool {
+        self.data == set.data
+    }
+
+    /// The response that brings it.
+    pub(super) fn response(&self, code: i32, version: i64, control_plane: &str, id: &str) -> Response {
+        let mut head = Vec::with_capacity(128);
+        status(code, SENT, &mut head);
+        head.extend_from_slice(&self.about);
+        // Zero is what a field has that is not there.
+        let number = if version == 0 { 0 } else { 1 + encoding::encoded_len_varint(version.cast_unsigned()) };
+        key(6, &mut head);
+        encoding::encode_varint((self.data.len() + number) as u64, &mut head);
+        let mut tail = Vec::with_capacity(96);
+        if version != 0 {
+            encoding::int64::encode(2, &version, &mut tail);
+        }
+        ending(control_plane, id, &mut tail);
+        Response { head, data: self.data.clone(), tail }
+    }
+}
+
+/// A response, ready to be sent.
+pub(super) struct Response {
+    head: Vec<u8>,
+    data: Bytes,
+    tail: Vec<u8>,
+}
+
+/// Whom a refusal is about, as far as that was said.
+#[derive(Default)]
+pub(super) struct About<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) app: &'a str,
+    pub(super) kind: &'a str,
+}
+
+impl Response {
+    /// A refusal: clients ignore one with a code from 4000 to 4099 and an ack that is not empty.
+    pub(super) fn refusal(
+        code: i32,
+        message: &str,
+        about: &About<'_>,
+        control_plane: &str,
+        id: &str,
+    ) -> Self {
+        let mut head = Vec::new();
+        status(code, message, &mut head);
+        text(2, "NACK", &mut head);
+        text(3, about.namespace, &mut head);
+        text(4, about.app, &mut head);
+        text(5, about.kind, &mut head);
+        let mut tail = Vec::new();
+        ending(control_plane, id, &mut tail);
+        Self { head, data: Bytes::new(), tail }
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        [&self.head[..], &self.data, &self.tail].concat()
+    }
+}
+
+fn key(field: u32, buffer: &mut Vec<u8>) {
+    encoding::encode_key(field, WireType::LengthDelimited, buffer);
+}
+
+/// A text; an empty one is not there.
+fn text(field: u32, text: &str, buffer: &mut Vec<u8>) {
+    if !text.is_empty() {
+        key(field, buffer);
+        encoding::encode_varint(text.len() as u64, buffer);
+        buffer.put_slice(text.as_bytes());
+    }
+}
+
+fn nested(field: u32, message: &[u8], buffer: &mut Vec<u8>) {
+    key(field, buffer);
+    encoding::encode_varint(message.len() as u64, buffer);
+    buffer.put_slice(message);
+}
+
+fn status(code: i32, message: &str, buffer: &mut Vec<u8>) {
+    let mut status = Vec::new();
+    encoding::int32::encode(1, &code, &mut status);
+    text(2, message, &mut status);
+    nested(1, &status, buffer);
+}
+
+fn ending(control_plane: &str, id: &str, buffer: &mut Vec<u8>) {
+    let mut described = Vec::new();
+    text(1, control_plane, &mut described);
+    nested(7, &described, buffer);
+    text(8, id, buffer);
+}
+
+/// Sends responses as they are, and reads requests.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ready;
+
+impl Codec for Ready {
+    type Encode = Response;
+    type Decode = SubscribeRequest;
+    type Encoder = Self;
+    type Decoder = ProstDecoder<SubscribeRequest>;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        ProstDecoder::new(settings())
+    }
+}
+
+impl Encoder for Ready {
+    type Item = Response;
+    type Error = Status;
+
+    fn encode(&mut self, response: Response, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.reserve(response.head.len() + response.data.len() + response.tail.len());
+        buffer.put_slice(&response.head);
+        buffer.put_slice(&response.data);
+        buffer.put_slice(&response.tail);
+        Ok(())
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        settings()
+    }
+}
+
+/// A stream that is idle holds a buffer of this size; most requests and many responses fit.
+fn settings() -> BufferSettings {
+    BufferSettings::new(1024, 32 * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_core::rules::Kind;
+    use causeway_core::rules::wire::Any;
+    use causeway_core::rules::wire::transport::v1::{
+        ControlPlaneDesc, DataWithVersion, Status as Said, SubscribeResponse,
+    };
+    use prost::Message;
+
+    use super::*;
+
+    fn expected(code: i32, message: &str) -> SubscribeResponse {
+        SubscribeResponse {
+            status: Some(Said { code, message: message.into(), details: Vec::new() }),
+            namespace: "default".into(),
+            app: "foo".into(),
+            kind: Kind::RateLimitStrategy.full_name().into(),
+            control_plane: Some(ControlPlaneDesc { identifier: "osg-host".into() }),
+            response_id: "7-1".into(),
+            ..SubscribeResponse::default()
+        }
+    }
+
+    #[test]
+    fn ready_bytes_are_those_of_the_message() {
+        let target = Target {
+            kind: Kind::RateLimitStrategy,
+            namespace: "default".into(),
+            app: "foo".into(),
+            labels: std::sync::Arc::default(),
+        };
+        let rules = [vec![], vec![Any { type_url: "t".into(), value: vec![1, 2, 3] }; 3]];
+        for (data, version) in
+            rules.into_iter().flat_map(|data| [0, 1, 127, 128, i64::MAX].map(|v| (data.clone(), v)))
+        {
+            let encoded = DataWithVersion { data: data.clone(), version: 0 }.encode_to_vec();
+            let shared = Shared::new(&target, Set { version, data: encoded, rules: Vec::new() });
+            let response = shared.response(PUSH, version, "osg-host", "7-1");
+            let whole = SubscribeResponse {
+                data_with_version: Some(DataWithVersion { data, version }),
+                ..expected(PUSH, SENT)
+            };
+            assert_eq!(response.bytes(), whole.encode_to_vec());
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_a_nack_with_its_code() {
+        let kind = Kind::RateLimitStrategy.full_name();
+        let about = About { namespace: "default", app: "foo", kind };
+        let refusal = Response::refusal(4003, "no", &about, "osg-host", "7-1");
+        let whole = SubscribeResponse { ack: "NACK".into(), ..expected(4003, "no") };
+        assert_eq!(refusal.bytes(), whole.encode_to_vec());
+    }
+}

@@ -1,0 +1,284 @@
+//! Where data planes connect: plain, and with TLS where there are certificates.
+//!
+//! Connections are served by tasks of their own, so that each can be ended by itself: a client that takes nothing can only
+//! be left by closing its connection.
+
+use std::convert::Infallible;
+use std::future::{Ready as Now, ready};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use causeway_core::rules::wire::DESCRIPTORS;
+use causeway_core::rules::wire::transport::v1::SubscribeRequest;
+use futures::future::BoxFuture;
+use http::{Request, Response as HttpResponse};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tonic::body::Body;
+use tonic::server::{Grpc, StreamingService};
+use tonic::service::Routes;
+use tonic::{Status, Streaming};
+use tonic_health::ServingStatus;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::{HealthReporter, HealthService};
+use tonic_reflection::server as reflection;
+use tower::Service;
+
+use super::Rules;
+use super::message::{Ready, Response};
+use super::stream::Subscriber;
+use super::tls;
+
+/// With TLS, and where.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// Where data planes connect.
+    pub listen: SocketAddr,
+    /// The certificate and those above it.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// Whose certificates clients must have; without it they need none.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// The service.
+const SERVICE: &str = "io.opensergo.proto.transport.v1.OpenSergoUniversalTransportService";
+/// Its only method.
+const SUBSCRIBE: &str = "/io.opensergo.proto.transport.v1.OpenSergoUniversalTransportService/SubscribeConfig";
+/// The largest request that is read.
+const LARGEST_REQUEST: usize = 64 * 1024;
+/// Streams of one connection.
+const STREAMS_PER_CONNECTION: u32 = 64;
+/// A connection that is silent is asked whether it lives.
+const PING_EVERY: Duration = Duration::from_secs(30);
+/// And has so long to answer.
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// A connection must be understood within this.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// What waits to be written to one connection.
+const SEND_BUFFER: usize = 64 * 1024;
+/// What clients that were told to go have to do so.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Accepts data planes until the process stops, then lets them go a few at a time.
+pub(super) async fn run(room: Arc<Rules>) -> anyhow::Result<()> {
+    let stop = room.house.stop.clone();
+    // Nothing is served before everything was seen once: a rule that is not known yet is not a rule that is gone.
+    let ready = room.house.readiness.clone();
+    if stop.run_until_cancelled(ready.until_ready("rules/")).await.is_none() {
+        return Ok(());
+    }
+    let (reporter, connections) = (HealthReporter::new(), TaskTracker::new());
+    reporter.set_service_status("", ServingStatus::Serving).await;
+    reporter.set_service_status(SERVICE, ServingStatus::Serving).await;
+    let others = others(reporter.clone())?;
+    let door = |tls| {
+        let (room, others, connections) = (room.clone(), others.clone(), connections.clone());
+        Door { room, others, connections, tls }
+    };
+    let mut doors = vec![door(None).open(room.options.listen).await?];
+    if let Some(tls) = &room.options.tls {
+        doors.push(door(Some(tls::Reloading::new(tls)?)).open(tls.listen).await?);
+    }
+    let (addresses, doors): (Vec<_>, Vec<_>) = doors.into_iter().unzip();
+    room.bound.send_replace(addresses);
+    let watching = watch_stuck(room.clone());
+    let accepting = futures::future::try_join_all(doors);
+    tokio::select! {
+        () = stop.cancelled() => {}
+        ended = accepting => { ended?; }
+        () = watching => {}
+    }
+    reporter.set_service_status("", ServingStatus::NotServing).await;
+    reporter.set_service_status(SERVICE, ServingStatus::NotServing).await;
+    drain(&room).await;
+    connections.close();
+    if timeout(FAREWELL, connections.wait()).await.is_err() {
+        room.hub.streams().iter().for_each(|stream| stream.connection.cancel());
+    }
+    Ok(())
+}
+
+/// Ends all streams, spread over a few seconds: whoever is let go comes back to another replica at once.
+async fn drain(room: &Rules) {
+    let streams = room.hub.streams();
+    let pause = room.options.drain / u32::try_from(streams.len().max(1)).unwrap_or(u32::MAX);
+    let start = Instant::now();
+    for (at, stream) in (0u32..).zip(&streams) {
+        // Pauses shorter than a timer's are taken together.
+        let due = start + pause * at;
+        if due > Instant::now() + Duration::from_millis(5) {
+            tokio::time::sleep_until(due).await;
+        }
+        stream.close();
+    }
+}
+
+/// Ends connections whose clients take nothing.
+async fn watch_stuck(room: Arc<Rules>) {
+    let limit = room.options.stuck_after;
+    loop {
+        sleep((limit / 4).clamp(Duration::from_millis(10), Duration::from_secs(5))).await;
+        for stream in room.hub.streams() {
+            if stream.waiting().is_some_and(|since| since.elapsed() >= limit) {
+                tracing::info!(client = stream.client(), "it takes nothing: disconnecting it");
+                room.metrics.count_stuck();
+                stream.connection.cancel();
+            }
+        }
+    }
+}
+
+/// A port.
+struct Door {
+    room: Arc<Rules>,
+    others: Routes,
+    connections: TaskTracker,
+    tls: Option<tls::Reloading>,
+}
+
+impl Door {
+    /// Takes the port at once, so that a mistake is known at once.
+    async fn open(
+        self,
+        listen: SocketAddr,
+    ) -> anyhow::Result<(SocketAddr, BoxFuture<'static, anyhow::Result<()>>)> {
+        let listener = TcpListener::bind(listen).await.with_context(|| format!("listening on {listen}"))?;
+        let address = listener.local_addr()?;
+        tracing::info!(%address, tls = self.tls.is_some(), "data planes may connect");
+        Ok((address, Box::pin(self.accept(listener))))
+    }
+
+    async fn accept(self, listener: TcpListener) -> anyhow::Result<()> {
+        loop {
+            let (socket, address) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // There are no more descriptors, or the client has gone already.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            let _ = socket.set_nodelay(true);
+            let (room, others, tls) = (self.room.clone(), self.others.clone(), self.tls.clone());
+            self.connections.spawn(async move {
+                match tls {
+                    None => converse(room, others, socket, address).await,
+                    Some(tls) => match timeout(HANDSHAKE, tls.accept(socket)).await {
+                        Ok(Ok(socket)) => converse(room, others, socket, address).await,
+                        Ok(Err(error)) => tracing::debug!(%address, %error, "no TLS"),
+                        Err(_) => tracing::debug!(%address, "no TLS in time"),
+                    },
+                }
+            });
+        }
+    }
+}
+
+/// Serves one connection until either side ends it.
+async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    room: Arc<Rules>,
+    others: Routes,
+    socket: S,
+    address: SocketAddr,
+) {
+    let over = CancellationToken::new();
+    let mut builder = auto::Builder::new(TokioExecutor::new()).http2_only();
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .keep_alive_interval(Some(PING_EVERY))
+        .keep_alive_timeout(PING_TIMEOUT)
+        .max_send_buf_size(SEND_BUFFER)
+        .max_header_list_size(16 * 1024);
+    let front = Front { transport: Transport { room, address, over: over.clone() }, others };
+    let connection = builder.serve_connection(TokioIo::new(socket), TowerToHyperService::new(front));
+    tokio::select! {
+        ended = connection => if let Err(error) = ended {
+            tracing::debug!(%address, error, "a connection ended");
+        },
+        () = over.cancelled() => {}
+    }
+}
+
+/// What is served beside the rules: which services there are, and whether they serve.
+fn others(reporter: HealthReporter) -> anyhow::Result<Routes> {
+    let reflection = || {
+        let builder = reflection::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
+        builder.register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let health = HealthServer::new(HealthService::from_health_reporter(reporter));
+    // Many tools ask in the older way only.
+    let routes = Routes::new(health).add_service(reflection().build_v1()?);
+    Ok(routes.add_service(reflection().build_v1alpha()?).prepare())
+}
+
+/// What one connection is served by. The way to the rules is short, since it is everybody's.
+#[derive(Clone)]
+struct Front {
+    transport: Transport,
+    others: Routes,
+}
+
+impl Service<Request<Incoming>> for Front {
+    type Response = HttpResponse<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        if request.uri().path() == SUBSCRIBE {
+            let transport = self.transport.clone();
+            return Box::pin(async move {
+                let mut grpc = Grpc::new(Ready).max_decoding_message_size(LARGEST_REQUEST);
+                Ok(grpc.streaming(transport, request).await)
+            });
+        }
+        Box::pin(self.others.call(request))
+    }
+}
+
+/// The transport service.
+#[derive(Clone)]
+struct Transport {
+    room: Arc<Rules>,
+    address: SocketAddr,
+    over: CancellationToken,
+}
+
+impl StreamingService<SubscribeRequest> for Transport {
+    type Response = Response;
+    type ResponseStream = Subscriber;
+    type Future = Now<Result<tonic::Response<Subscriber>, Status>>;
+
+    fn call(&mut self, request: tonic::Request<Streaming<SubscribeRequest>>) -> Self::Future {
+        let room = self.room.clone();
+        if room.house.stop.is_cancelled() {
+            // On this connection it would come back to this replica again and again.
+            self.over.cancel();
+            return ready(Err(Status::unavailable("this replica is stopping; another one serves")));
+        }
+        if room.hub.len() >= room.options.most_streams {
+            return ready(Err(Status::resource_exhausted("this replica has as many streams as it may have")));
+        }
+        let mailbox = room.hub.open(Some(self.address), room.house.clock.now(), self.over.clone());
+        ready(Ok(tonic::Response::new(Subscriber::new(room, mailbox, request.into_inner()))))
+    }
+}

@@ -1,0 +1,366 @@
+//! One data plane's stream: what it asks for, what it is sent, what it answers.
+//!
+//! The stream itself owns all of that. It is read and written by the task of its connection: when the client takes
+//! nothing, nothing is read from it either, so it can make nobody keep anything.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use causeway_core::rules::state::Target;
+use causeway_core::rules::subscription::{Push, Unanswered, Verdict, verdict};
+use causeway_core::rules::wire::transport::v1::{SubscribeOpType, SubscribeRequest};
+use causeway_core::rules::{Failure, Kind};
+use futures::{Stream, StreamExt};
+use tokio::time::{Instant, Sleep, sleep_until};
+use tonic::{Status, Streaming};
+
+use super::Rules;
+use super::hub::{Answer, Cell, Current, LastAnswer, Mailbox, Said, shortened};
+use super::message::{ANSWER, About, PUSH, Response, Shared};
+
+/// A request that makes no sense.
+const INVALID: i32 = 4002;
+/// A kind that there is not.
+const NO_SUCH_KIND: i32 = 4003;
+/// More than a stream may ask for.
+const TOO_MANY: i32 = 4004;
+/// How much a stream may ask for.
+const MOST_SUBSCRIPTIONS: usize = 8192;
+/// Requests that are read in one turn.
+const TURN: usize = 32;
+/// How soon something else is tried for a client that still holds a newer version.
+const NEXT_LIFT: Duration = Duration::from_secs(1);
+/// What is first added to come above what a client holds; each time in vain it is 16 times as much.
+const FIRST_LIFT: i64 = 1 << 20;
+
+/// A stream.
+pub(super) struct Subscriber {
+    room: Arc<Rules>,
+    mailbox: Arc<Mailbox>,
+    requests: Streaming<SubscribeRequest>,
+    subscriptions: BTreeMap<u64, Subscription>,
+    /// By kind, namespace and app, which is all that a client can tell them apart by.
+    names: BTreeMap<(Kind, Arc<str>, Arc<str>), u64>,
+    refusals: VecDeque<Response>,
+    unanswered: Unanswered,
+    last: u64,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+struct Subscription {
+    cell: Arc<Cell>,
+    /// An answer is owed, also if nothing changed.
+    owed: bool,
+    sent: Option<(Arc<Shared>, i64)>,
+    /// What the version is at least, for a client that holds a higher one than there is.
+    floor: i64,
+    /// What was last added to come above that.
+    lift: i64,
+    outdated: Option<Outdated>,
+}
+
+impl Subscription {
+    /// Which version a set is sent with: on a stream it never falls, and rises with each other set.
+    fn version_of(&self, shared: &Arc<Shared>) -> i64 {
+        let least = self.sent.as_ref().map_or(0, |(sent, version)| {
+            if Arc::ptr_eq(sent, shared) { *version } else { version.saturating_add(1) }
+        });
+        shared.version().max(least).max(self.floor)
+    }
+}
+
+/// The client holds a newer version.
+#[derive(Clone, Copy)]
+struct Outdated {
+    /// When something is done about it.
+    due: Instant,
+    /// How often the kind had been listed when that was noticed.
+    lists: u64,
+}
+
+impl Subscriber {
+    pub(super) fn new(
+        room: Arc<Rules>,
+        mailbox: Arc<Mailbox>,
+        requests: Streaming<SubscribeRequest>,
+    ) -> Self {
+        Self {
+            room,
+            mailbox,
+            requests,
+            subscriptions: BTreeMap::new(),
+            names: BTreeMap::new(),
+            refusals: VecDeque::new(),
+            unanswered: Unanswered::default(),
+            last: 0,
+            timer: None,
+        }
+    }
+
+    fn take(&mut self, request: &SubscribeRequest) {
+        match request.response_ack.as_str() {
+            "" => self.take_request(request),
+            "ACK" => self.take_answer(request, true),
+            "NACK" => self.take_answer(request, false),
+            _ => self.refuse_invalid(request),
+        }
+    }
+
+    fn take_request(&mut self, request: &SubscribeRequest) {
+        self.mailbox.call(&request.identifier);
+        let target = request.target.as_ref();
+        let target =
+            target.filter(|it| !it.namespace.is_empty() && !it.app.is_empty() && !it.kinds.is_empty());
+        let (Some(target), Ok(op)) = (target, SubscribeOpType::try_from(request.op_type)) else {
+            return self.refuse_invalid(request);
+        };
+        let (namespace, app): (Arc<str>, Arc<str>) =
+            (target.namespace.as_str().into(), target.app.as_str().into());
+        let labels: BTreeMap<String, String> =
+            target.labels.iter().map(|label| (label.key.clone(), label.value.clone())).collect();
+        let labels = Arc::new(labels);
+        for name in &target.kinds {
+            let about = About { namespace: &namespace, app: &app, kind: name };
+            match (name.parse::<Kind>(), op) {
+                (Err(unknown), _) => self.refuse(NO_SUCH_KIND, &unknown.to_string(), &about),
+                (Ok(kind), SubscribeOpType::Unsubscribe) => {
+                    self.unsubscribe(&(kind, namespace.clone(), app.clone()));
+                }
+                (Ok(kind), SubscribeOpType::Subscribe) => {
+                    let (namespace, app, labels) = (namespace.clone(), app.clone(), labels.clone());
+                    self.subscribe(Target { kind, namespace, app, labels });
+                }
+            }
+        }
+    }
+
+    fn subscribe(&mut self, target: Target) {
+        let name = (target.kind, target.namespace.clone(), target.app.clone());
+        if let Some(number) = self.names.get(&name).copied()
+            && let Some(subscription) = self.subscriptions.get_mut(&number)
+            && subscription.cell.target == target
+        {
+            subscription.owed = true;
+            self.mailbox.add(number);
+            return;
+        }
+        self.unsubscribe(&name);
+        if self.subscriptions.len() >= MOST_SUBSCRIPTIONS {
+            let about =
+                About { namespace: &target.namespace, app: &target.app, kind: target.kind.full_name() };
+            let why = format!("one stream has at most {MOST_SUBSCRIPTIONS} subscriptions");
+            return self.refuse(TOO_MANY, &why, &about);
+        }
+        self.last += 1;
+        let number = self.last;
+        let cell = self.room.join(&target, &self.mailbox, number);
+        self.names.insert(name, number);
+        let subscription = Subscription { cell, owed: true, sent: None, floor: 0, lift: 0, outdated: None };
+        self.subscriptions.insert(number, subscription);
+    }
+
+    fn unsubscribe(&mut self, name: &(Kind, Arc<str>, Arc<str>)) {
+        if let Some(number) = self.names.remove(name)
+            && let Some(subscription) = self.subscriptions.remove(&number)
+        {
+            self.unanswered.forget(number);
+            self.room.leave(&subscription.cell, self.mailbox.stream, number);
+        }
+    }
+
+    fn take_answer(&mut self, request: &SubscribeRequest, is_ack: bool) {
+        // Ids are `stream-number`; what is not ours ties the answer to nothing.
+        let number = match request.request_id.as_str() {
+            "" => None,
+            id => match id.rsplit_once('-').and_then(|(_, number)| number.parse().ok()) {
+                Some(number) => Some(number),
+                None => return,
+            },
+        };
+        let Some(push) = self.unanswered.answered(number) else { return };
+        let Some(subscription) = self.subscriptions.get_mut(&push.subscription) else { return };
+        // Only the newest counts: whoever answers an older one will answer that as well.
+        if subscription.sent.as_ref().is_none_or(|(_, version)| *version != push.version) {
+            return;
+        }
+        let status = request.status.as_ref().map(|status| (status.code, status.message.as_str()));
+        let verdict = verdict(is_ack, status);
+        let now = self.room.house.clock.now();
+        let last = LastAnswer { version: push.version, at: now, said: Said::from(&verdict) };
+        let (stream, cell) = (self.mailbox.stream, subscription.cell.clone());
+        let (answer, failure) = match verdict {
+            Verdict::Applied => (Answer::Acked, None),
+            Verdict::Outdated => {
+                cell.noted(stream, push.subscription, last);
+                let lists = self.room.lists(cell.target.kind);
+                let wait = if subscription.floor == 0 { self.room.options.outdated_for } else { NEXT_LIFT };
+                let due = Instant::now() + wait;
+                subscription.outdated.get_or_insert(Outdated { due, lists });
+                self.wake_at(due);
+                return;
+            }
+            Verdict::Failed { code, message } => {
+                let (client, message) = (self.mailbox.client(), shortened(&message));
+                (Answer::Failed, Some(Failure { client, code, message, at: now.as_second() }))
+            }
+        };
+        subscription.outdated = None;
+        self.room.metrics.count_answer(answer);
+        if cell.answered(stream, push.subscription, answer, failure, last) {
+            self.room.tally(&cell.target);
+        }
+    }
+
+    fn refuse_invalid(&mut self, request: &SubscribeRequest) {
+        let own = self.next_id();
+        let id = if request.request_id.is_empty() { &own } else { &request.request_id };
+        let refusal =
+            Response::refusal(INVALID, "Request is invalid", &About::default(), self.room.name(), id);
+        self.refusals.push_back(refusal);
+    }
+
+    fn refuse(&mut self, code: i32, message: &str, about: &About<'_>) {
+        let id = self.next_id();
+        self.refusals.push_back(Response::refusal(code, message, about, self.room.name(), &id));
+    }
+
+    /// An id for what needs no answer.
+    fn next_id(&mut self) -> String {
+        self.last += 1;
+        format!("{}-r{}", self.mailbox.stream, self.last)
+    }
+
+    /// The next that there is to send.
+    fn next_response(&mut self) -> Option<Response> {
+        loop {
+            if let Some(refusal) = self.refusals.pop_front() {
+                return Some(refusal);
+            }
+            let number = self.mailbox.take()?;
+            let Some(subscription) = self.subscriptions.get_mut(&number) else { continue };
+            match subscription.cell.current() {
+                Current::Unknown => {}
+                Current::Missing => {
+                    subscription.owed = false;
+                    let target = subscription.cell.target.clone();
+                    let kind = target.kind.full_name();
+                    let about = About { namespace: &target.namespace, app: &target.app, kind };
+                    self.refuse(NO_SUCH_KIND, &format!("the definition of {kind} is not installed"), &about);
+                }
+                Current::Set(shared) => {
+                    let version = subscription.version_of(&shared);
+                    let is_same = |(sent, _): &(Arc<Shared>, i64)| Arc::ptr_eq(sent, &shared);
+                    if !subscription.owed && subscription.sent.as_ref().is_some_and(is_same) {
+                        continue;
+                    }
+                    return Some(self.send(number, shared, version));
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, number: u64, shared: Arc<Shared>, version: i64) -> Response {
+        let push = self.unanswered.sent(Push { subscription: number, version });
+        let id = format!("{}-{push}", self.mailbox.stream);
+        let mut code = PUSH;
+        if let Some(subscription) = self.subscriptions.get_mut(&number) {
+            if std::mem::take(&mut subscription.owed) {
+                code = ANSWER;
+            }
+            subscription.cell.sent(self.mailbox.stream, number, version);
+            subscription.sent = Some((shared.clone(), version));
+        }
+        self.room.metrics.count_push();
+        shared.response(code, version, self.room.name(), &id)
+    }
+
+    fn wake_at(&mut self, due: Instant) {
+        if self.timer.as_ref().is_none_or(|timer| timer.deadline() > due) {
+            self.timer = Some(Box::pin(sleep_until(due)));
+        }
+    }
+
+    /// Sends again to clients that hold a newer version than this replica's. Another replica may have listed later, with
+    /// the same rules: then the version of a list made now is enough. If it is not, the cluster counts from a lower number
+    /// again, as one that was restored does, and the version is lifted above that.
+    fn lift(&mut self) {
+        let now = Instant::now();
+        for (number, subscription) in &mut self.subscriptions {
+            let Some(outdated) = subscription.outdated.filter(|outdated| outdated.due <= now) else {
+                continue;
+            };
+            let kind = subscription.cell.target.kind;
+            let Some(sent) = subscription.sent.as_ref().map(|(_, version)| *version) else { continue };
+            if self.room.lists(kind) == outdated.lists {
+                self.room.list_anew(kind);
+                subscription.outdated = Some(Outdated { due: now + NEXT_LIFT, ..outdated });
+                continue;
+            }
+            subscription.outdated = None;
+            let listed = self.room.version(&subscription.cell.target).unwrap_or_default();
+            subscription.floor = if listed > sent {
+                listed
+            } else {
+                subscription.lift = subscription.lift.saturating_mul(16).max(FIRST_LIFT);
+                tracing::warn!(
+                    client = self.mailbox.client(), %kind, lift = subscription.lift,
+                    "it holds a newer version than the API server has: sending above that"
+                );
+                sent.saturating_add(subscription.lift)
+            };
+            subscription.owed = true;
+            self.mailbox.add(*number);
+        }
+        self.timer = None;
+        let due = self.subscriptions.values().filter_map(|it| it.outdated.map(|outdated| outdated.due)).min();
+        if let Some(due) = due {
+            self.wake_at(due);
+        }
+    }
+}
+
+impl Stream for Subscriber {
+    type Item = Result<Response, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        this.mailbox.register(context);
+        if this.mailbox.is_closing() {
+            return Poll::Ready(Some(Err(Status::unavailable(
+                "this replica is stopping; another one serves",
+            ))));
+        }
+        for _ in 0..TURN {
+            if let Some(timer) = &mut this.timer
+                && timer.as_mut().poll(context).is_ready()
+            {
+                this.lift();
+                continue;
+            }
+            if let Some(response) = this.next_response() {
+                return Poll::Ready(Some(Ok(response)));
+            }
+            match this.requests.poll_next_unpin(context) {
+                Poll::Ready(Some(Ok(request))) => this.take(&request),
+                // It has gone, or said something that is no request: its own stream ends, and no other.
+                Poll::Ready(Some(Err(status))) => return Poll::Ready(Some(Err(status))),
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        for (number, subscription) in &self.subscriptions {
+            self.room.leave(&subscription.cell, self.mailbox.stream, *number);
+        }
+        self.room.hub.close(self.mailbox.stream);
+    }
+}

@@ -1,0 +1,183 @@
+//! What is not as usual: sets that nobody could take, definitions without a status, kinds on demand, clients that ask for
+//! too much or say what makes no sense.
+
+use std::time::Duration;
+
+use causeway_core::rules::Kind;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::plane::{Plane, rules, said, target};
+use crate::{Site, support};
+
+const LIMIT: Kind = Kind::RateLimitStrategy;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_set_larger_than_data_planes_take_is_not_sent_and_the_rule_says_so() {
+    let site = Site::start().await;
+    let replica = site.replica("a").await;
+    let kind = Kind::FaultToleranceRule;
+    let create = async |name: &str| {
+        let targets: Vec<_> =
+            (0..1000).map(|at| json!({ "targetResourceName": format!("{name}{at:0999}") })).collect();
+        let spec =
+            json!({ "targets": targets, "strategies": [{ "name": "ten", "kind": "RateLimitStrategy" }] });
+        site.create(kind, name, json!({ "app": "foo" }), spec).await;
+    };
+    let mut plane = Plane::subscribed(replica.address, kind, "foo").await;
+    plane.until_rules(0).await;
+    for (at, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        create(name).await;
+        plane.until_rules(at + 1).await;
+    }
+    create("e").await;
+    support::until("the rule says so", async || {
+        let status = site.status(kind, "e").await;
+        status["lastFailure"]["message"]
+            .as_str()
+            .is_some_and(|message| message.contains("more than data planes take"))
+    })
+    .await;
+    plane.is_silent(Duration::from_millis(200)).await;
+    site.delete(kind, "b").await;
+    plane.until_rules(4).await;
+    support::until("it is well", async || site.status(kind, "e").await["acked"] == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_a_definition_without_a_status_rules_are_sent_and_failures_are_events() {
+    let site = Site::bare().await;
+    for mut crd in causeway_api::rules::crds() {
+        crd.spec.versions.iter_mut().for_each(|version| version.subresources = None);
+        site.define(&crd).await;
+    }
+    let mut replica = site.replica("a").await;
+    let mut said = replica.announced.take().expect("a line of events");
+    site.limit("ten", "foo", 10).await;
+    let mut plane = Plane::subscribed(replica.address, LIMIT, "foo").await;
+    let response = plane.next().await;
+    plane.answer(&response, "NACK", 4000, "bad bytes");
+    let news =
+        tokio::time::timeout(crate::plane::PATIENCE, said.recv()).await.expect("in time").expect("an event");
+    assert_eq!((news.1.reason.as_str(), news.1.warning), ("Failed", true));
+    assert!(news.1.note.contains("bad bytes"), "{}", news.1.note);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_demand_a_kind_is_followed_while_somebody_asks_for_it() {
+    let site = Site::start().await;
+    let replica = site.replica_with("a", |options| options.on_demand = true).await;
+    site.limit("ten", "foo", 10).await;
+    let watches = || site.watches("ratelimitstrategies");
+    assert_eq!(watches(), 0, "nobody asks");
+    let mut plane = Plane::subscribed(replica.address, LIMIT, "foo").await;
+    plane.until_rules(1).await;
+    assert_eq!(site.watches("trafficrouters"), 0, "nobody asks for those");
+    assert!(watches() > 0);
+    drop(plane);
+    support::until("the status says that nobody asks", async || {
+        let status = site.status(LIMIT, "ten").await;
+        status["conditions"].to_string().contains("NoSubscriber")
+    })
+    .await;
+    // What changes while nobody asks is there when somebody does.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    site.patch(LIMIT, "ten", json!({ "spec": { "threshold": 99 } })).await;
+    let mut plane = Plane::subscribed(replica.address, LIMIT, "foo").await;
+    let response = plane.until_rules(1).await;
+    assert!(
+        response
+            .data_with_version
+            .is_some_and(|data| data.data[0].value.ends_with(&[0x20, 99, 0x28, 1, 0x30, 2]))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_any_text_and_thousands_of_subscriptions_get_answers_and_leave_nothing() {
+    let site = Site::start().await;
+    let replica = site.replica("a").await;
+    let mut plane = Plane::connect(replica.address).await;
+    for app in ["😀", "a/b", "../..", "\u{0}", " ", &"x".repeat(2000), "*x"] {
+        plane.subscribe(target(LIMIT, "no such namespace", app));
+        let response = plane.next().await;
+        assert_eq!((said(&response).0, rules(&response), response.app.as_str()), (1, 0, app));
+    }
+    for at in 0..9000 {
+        plane.subscribe(target(LIMIT, "default", &format!("app{at}")));
+    }
+    let (mut answered, mut refused) = (0, 0);
+    while answered + refused < 9000 {
+        let response = plane.next().await;
+        match said(&response) {
+            (1, "", _) => answered += 1,
+            (4004, "NACK", _) => refused += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(answered >= 8000 && refused > 0, "{answered} answered, {refused} refused");
+    drop(plane);
+    support::until("the stream is gone", async || replica.metric("causeway_rules_streams") == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_bytes_oversized_requests_and_half_open_connections_hurt_nobody() {
+    let site = Site::start().await;
+    let replica = site.replica("a").await;
+    site.limit("ten", "foo", 10).await;
+    let mut healthy = Plane::subscribed(replica.address, LIMIT, "foo").await;
+    healthy.until_rules(1).await;
+    let mut half_open = Vec::new();
+    let mut chance = fastrand::Rng::with_seed(7);
+    for round in 0..50 {
+        let mut socket = TcpStream::connect(replica.address).await.expect("it listens");
+        if round % 2 == 0 {
+            socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.expect("written");
+        }
+        let bytes: Vec<u8> = (0..chance.usize(1..5000)).map(|_| chance.u8(..)).collect();
+        let _ = socket.write_all(&bytes).await;
+        if round % 5 == 0 {
+            half_open.push(socket);
+        } else {
+            let mut rest = Vec::new();
+            let _ = tokio::time::timeout(Duration::from_millis(20), socket.read_to_end(&mut rest)).await;
+        }
+    }
+    let mut huge = Plane::connect(replica.address).await;
+    let mut request = target(LIMIT, "default", "foo");
+    request.kinds = vec!["x".repeat(100_000)];
+    huge.subscribe(request);
+    assert_eq!(huge.end().await.map(|status| status.code()), Some(tonic::Code::OutOfRange));
+    site.patch(LIMIT, "ten", json!({ "spec": { "threshold": 11 } })).await;
+    assert_eq!(rules(&healthy.next().await), 1);
+    drop(half_open);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn losing_and_winning_the_lease_drops_no_stream_and_sends_nothing_twice() {
+    let site = Site::start().await;
+    let (a, b) = (site.replica("a").await, site.replica("b").await);
+    site.limit("ten", "foo", 10).await;
+    let mut planes =
+        [Plane::subscribed(a.address, LIMIT, "foo").await, Plane::subscribed(b.address, LIMIT, "foo").await];
+    for plane in &mut planes {
+        plane.until_rules(1).await;
+    }
+    let leads = |replica: &crate::Replica| {
+        replica.house.metrics.encode().contains("causeway_leader{room=\"rules\"} 1")
+    };
+    support::until("one leads", async || leads(&a) || leads(&b)).await;
+    let was_a = leads(&a);
+    let user = if was_a { "a" } else { "b" };
+    site.freeze_leases(user);
+    support::until("the other leads", async || if was_a { leads(&b) } else { leads(&a) }).await;
+    site.clear_faults();
+    for plane in &mut planes {
+        plane.is_silent(Duration::from_millis(500)).await;
+    }
+    site.patch(LIMIT, "ten", json!({ "spec": { "threshold": 11 } })).await;
+    for plane in &mut planes {
+        assert_eq!(rules(&plane.next().await), 1);
+        plane.is_silent(Duration::from_millis(200)).await;
+    }
+}
