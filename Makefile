@@ -10,7 +10,9 @@ IMG ?= causeway:latest
 ENABLE ?= vpc
 OUT ?= deploy.yaml
 comma := ,
-MANIFESTS = deploy/controller.yaml $(patsubst %,deploy/%.yaml,$(subst $(comma), ,$(ENABLE))) deploy/submariner.yaml
+ROOMS = $(subst $(comma), ,$(ENABLE))
+CRDS = $(if $(filter vpc,$(ROOMS)),deploy/crds.yaml) $(if $(filter rules,$(ROOMS)),deploy/rules-crds.yaml)
+MANIFESTS = deploy/controller.yaml $(patsubst %,deploy/%.yaml,$(ROOMS)) $(if $(filter vpc,$(ROOMS)),deploy/submariner.yaml)
 
 .PHONY: help
 help: ## List the targets.
@@ -65,6 +67,12 @@ endif
 api-suite: ## Run the Kubernetes API suite against $$KUBECONFIG, or without it against our own server.
 	@$(TIMED) "API suite" cargo test -p causeway-apiserver --test suite --test kubectl -- --nocapture
 
+.PHONY: sdk
+sdk: ## The released Java SDK gets its rules from a controller on port 10246.
+	@hack/setup.sh sdk
+	@$(TIMED) "build the test" cargo test -p causeway --test rules_sdk --no-run
+	@$(TIMED) "the Java SDK" env -u KUBECONFIG cargo test -p causeway --test rules_sdk -- --ignored --nocapture
+
 .PHONY: replicas
 replicas: ## Take the lead from one of two replicas in every way, ROUNDS=50 times each; 3 times with real leases.
 	@hack/setup.sh test
@@ -90,15 +98,17 @@ real-down: ## Stop what real-up started.
 	@hack/control-plane.sh down .cache/real
 
 .PHONY: manifests
-manifests: ## Write deploy/crds.yaml from the types.
+manifests: ## Write deploy/crds.yaml and deploy/rules-crds.yaml from the types.
 	@cargo run -q -p causeway --no-default-features -- crds > deploy/crds.yaml.new
 	@mv deploy/crds.yaml.new deploy/crds.yaml
+	@cargo run -q -p causeway --no-default-features -- crds --enable rules > deploy/rules-crds.yaml.new
+	@mv deploy/rules-crds.yaml.new deploy/rules-crds.yaml
 
 .PHONY: deploy
 deploy: ## Write deploy.yaml: everything that a cluster needs, with image IMG and the rights of what ENABLE lists.
 	@[[ "$(ENABLE)" =~ ^[a-z]+(,[a-z]+)*$$ ]] || { echo "ENABLE='$(ENABLE)': a list such as vpc is expected" >&2; exit 1; }
 	@for part in $(MANIFESTS); do [[ -f $$part ]] || { echo "ENABLE=$(ENABLE): there is no $$part" >&2; exit 1; }; done
-	@for part in deploy/crds.yaml $(MANIFESTS); do echo '---'; sed 's|image: causeway:latest|image: $(IMG)|; s|--enable=vpc|--enable=$(ENABLE)|' $$part; done > $(OUT)
+	@for part in $(CRDS) $(MANIFESTS); do echo '---'; sed 's|image: causeway:latest|image: $(IMG)|; s|--enable=vpc|--enable=$(ENABLE)|' $$part; done > $(OUT)
 	@echo "$(OUT) written; kubectl apply -f $(OUT)"
 
 .PHONY: dist

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what one part of this project needs and this machine lacks; says what and why.
-#   usage: hack/setup.sh [sandbox|kubectl|test|real|bench|check]
+#   usage: hack/setup.sh [sandbox|kubectl|test|sdk|real|bench|check]
 # When all is there it prints one line, asks nothing of the network and takes some milliseconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -71,13 +71,23 @@ need_tools() {
 need_control_plane() {
   need openssl openssl "makes the certificates of a real control plane"
   need curl curl "asks a real API server whether it is ready"
-  hack/go.sh --have >/dev/null || need_venv
+  hack/go.sh --have >/dev/null || need_venv "fetches a Go that can build a control plane"
 }
-# Python's own installer, by which Go comes where the machine has none.
+# need_venv <why>: Python's own installer.
 need_venv() {
   python3 -c 'import venv, ensurepip' 2>/dev/null && return
   missing+=(python3-venv)
-  say "python3-venv: fetches a Go that can build a control plane"
+  say "python3-venv: $1"
+}
+# What fetches the clients that hack/sdk.sh provides: nothing, where they are there.
+need_client_of_rules() {
+  hack/sdk.sh python --have >/dev/null 2>&1 && return
+  need_venv "runs a client of the rules that owes nothing to this project"
+  need mvn maven "fetches the Java SDK, whose own .proto files that client is generated from"
+}
+need_java_sdk() {
+  need javac default-jdk-headless "compiles and runs a program that uses the Java SDK"
+  need mvn maven "fetches the Java SDK"
 }
 
 # The other families' names for a Debian package.
@@ -98,6 +108,9 @@ elsewhere() {
     pacman:libc6-dev) echo glibc ;;
     dnf:python3-venv | apk:python3-venv) echo python3 ;;
     pacman:python3-venv) echo python ;;
+    dnf:default-jdk-headless) echo java-latest-openjdk-devel ;;
+    apk:default-jdk-headless) echo openjdk21-jdk ;;
+    pacman:default-jdk-headless) echo jdk-openjdk ;;
     *) echo "$2" ;;
   esac
 }
@@ -167,6 +180,23 @@ provide_kubectl() {
   say "kubectl: $path, there after $(since "$begun")"
 }
 
+# provide_sdk <python|java> <what it is and why>
+provide_sdk() {
+  hack/sdk.sh "$1" --have >/dev/null 2>&1 && return
+  changed=1
+  say "$2"
+  part "the rules' client ($1)" quietly hack/sdk.sh "$1"
+}
+provide_client_of_rules() {
+  provide_sdk python "grpcio, grpcio-tools and xds-protos from PyPI (80 MB, into .cache/sdk) and the Java SDK's .proto files: a client of the rules that owes nothing to this project"
+}
+provide_java_sdk() {
+  local version
+  version=$(java --version 2>/dev/null | sed -nE '1s/^[^0-9]*([0-9]+).*/\1/p')
+  ((${version:-0} >= 17)) || die "the Java SDK is tried with a JDK from 17 on; java here is ${version:-none}"
+  provide_sdk java "the released Java SDK and what it needs, from Maven Central (40 MB, into .cache/sdk)"
+}
+
 provide_guest_kernel() {
   [[ -e .cache/guest/kernel/vmlinuz ]] && return
   if ! type -P apt-get >/dev/null; then
@@ -195,18 +225,20 @@ changed=
 case $purpose in
   sandbox) need_linker; need_network ;;
   bench) need_linker; need_network; need_tools ;;
-  test) need_linker; need_network; need_tools; need_guest ;;
+  test) need_linker; need_network; need_tools; need_guest; need_client_of_rules ;;
+  sdk) need_linker; need_java_sdk ;;
   real) need_linker; need_network; need_tools; need_control_plane ;;
   check) need_linker ;;
   kubectl) ;;
-  *) die "unknown purpose '$purpose': sandbox, kubectl, test, real, bench or check" ;;
+  *) die "unknown purpose '$purpose': sandbox, kubectl, test, sdk, real, bench or check" ;;
 esac
 if ((${#missing[@]})); then
   changed=1
   part packages install_missing
 fi
 case $purpose in
-  test) provide_kubectl; provide_guest_kernel ;;
+  test) provide_kubectl; provide_guest_kernel; provide_client_of_rules ;;
+  sdk) provide_java_sdk ;;
   bench | kubectl | real) provide_kubectl ;;
   check) provide_cargo_tools ;;
 esac

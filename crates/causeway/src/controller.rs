@@ -10,10 +10,12 @@ use anyhow::Context;
 use causeway_controller::client::connect;
 use causeway_controller::clock::Clock;
 use causeway_controller::election::{self, Times};
-use causeway_controller::{Options, vpc};
+use causeway_controller::rules::clients::Loopback;
+use causeway_controller::{Options, rules, vpc};
 use causeway_core::vpc::Given;
 use causeway_core::{Cidr, ClusterId, ObjectKey};
 use clap::ValueEnum;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::signal::unix::{SignalKind, signal};
@@ -69,6 +71,30 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", env = "CAUSEWAY_EXEC_TIMEOUT", default_value_t = 10,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     exec_timeout: u64,
+    /// Where data planes get their rules (--enable rules).
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10246")]
+    rules_listen: SocketAddr,
+    /// Where they get them with TLS, if there is a certificate.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10248")]
+    rules_tls_listen: SocketAddr,
+    /// The certificate for that, and those above it; read again when it changes.
+    #[arg(long, value_name = "FILE", requires = "rules_tls_key")]
+    rules_tls_cert: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, value_name = "FILE", requires = "rules_tls_cert")]
+    rules_tls_key: Option<PathBuf>,
+    /// Whose certificates data planes must have; without it they need none.
+    #[arg(long, value_name = "FILE", requires = "rules_tls_cert")]
+    rules_tls_client_ca: Option<PathBuf>,
+    /// Follow a kind of rules only while a data plane asks for it. Then no status is kept of the others.
+    #[arg(long)]
+    watch_on_demand: bool,
+    /// How many data planes may be connected to one replica.
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    rules_max_streams: u32,
+    /// Where can be asked who is connected; never from elsewhere (`causeway rules clients` comes by port-forward).
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10249")]
+    rules_clients_listen: Loopback,
     /// How logs look.
     #[arg(long, value_enum, default_value = "json")]
     pub(crate) log_format: LogFormat,
@@ -79,9 +105,21 @@ pub(crate) struct Args {
 
 /// What a controller can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum RoomName {
+pub(crate) enum RoomName {
     /// Tunnels between the gateways of VPCs, and the exchange of their records.
     Vpc,
+    /// Rules of OpenSergo's kinds, sent to every data plane that asks for them.
+    Rules,
+}
+
+impl RoomName {
+    /// The definitions of its kinds.
+    pub(crate) fn crds(self) -> Vec<CustomResourceDefinition> {
+        match self {
+            Self::Vpc => causeway_api::vpc::crds(),
+            Self::Rules => causeway_api::rules::crds(),
+        }
+    }
 }
 
 /// `15s`, `1500ms`, `1m 30s`; not nothing, and not for ever.
@@ -105,6 +143,14 @@ pub(crate) enum LogFormat {
     Text,
 }
 
+/// Changes of rules within this time go out as one.
+const RULES_WINDOW: Duration = Duration::from_millis(20);
+/// A data plane that takes nothing for so long is disconnected.
+const RULES_STUCK_AFTER: Duration = Duration::from_secs(30);
+/// For so long a data plane may hold newer rules than a replica, which then is about to get them too.
+const RULES_OUTDATED_FOR: Duration = Duration::from_secs(10);
+/// How long a stop takes to let all data planes go.
+const RULES_DRAIN: Duration = Duration::from_secs(3);
 /// How often a gateway is looked at although nothing was heard of it: iptables has no monitor.
 const DRIFT_INTERVAL: Duration = Duration::from_secs(15);
 /// How often both sides of the exchange are compared as a whole.
@@ -147,6 +193,24 @@ async fn options(args: Args) -> anyhow::Result<Options> {
         resync_interval: RESYNC_INTERVAL,
         node_grace: NODE_GRACE,
     };
+    let tls = args.rules_tls_cert.zip(args.rules_tls_key).map(|(certificate, key)| rules::Tls {
+        listen: args.rules_tls_listen,
+        certificate,
+        key,
+        client_ca: args.rules_tls_client_ca,
+    });
+    let rules = rules::Options {
+        listen: args.rules_listen,
+        tls,
+        window: RULES_WINDOW,
+        stuck_after: RULES_STUCK_AFTER,
+        drain: RULES_DRAIN,
+        outdated_for: RULES_OUTDATED_FOR,
+        on_demand: args.watch_on_demand,
+        most_streams: usize::try_from(args.rules_max_streams).unwrap_or(usize::MAX),
+        clients: Some(args.rules_clients_listen),
+        name: format!("osg-{}", if host.is_empty() { "unknown-host" } else { &host }),
+    };
     Ok(Options {
         client: client(args.kubeconfig.as_deref()).await?,
         identity: args.identity.unwrap_or_else(|| format!("{host}-{}", std::process::id())),
@@ -156,6 +220,7 @@ async fn options(args: Args) -> anyhow::Result<Options> {
         clock: Clock::System,
         seed: seed(),
         vpc: args.enable.contains(&RoomName::Vpc).then_some(vpc),
+        rules: args.enable.contains(&RoomName::Rules).then_some(rules),
     })
 }
 
@@ -200,6 +265,14 @@ mod tests {
     struct Line {
         #[command(flatten)]
         args: Args,
+    }
+
+    #[test]
+    fn who_is_connected_is_told_on_loopback_only() {
+        let parse = |address: &str| Line::try_parse_from(["causeway", "--rules-clients-listen", address]);
+        let error = parse("0.0.0.0:10249").expect_err("others could ask");
+        assert!(error.to_string().contains("can be reached from elsewhere"), "{error}");
+        assert!(parse("127.0.0.1:0").is_ok() && parse("[::1]:10249").is_ok());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The `causeway` command: the controller, the sandbox, and small helps for people.
 
 mod controller;
+mod rules;
 #[cfg(feature = "sandbox")]
 mod sandbox;
 mod status;
@@ -24,10 +25,17 @@ struct Cli {
 enum Command {
     /// Keep gateways, records and statuses of one cluster as its objects say.
     Controller(controller::Args),
-    /// Show every tunnel of a cluster: up, or why not.
+    /// Show every tunnel and every rule of a cluster: up and distributed, or why not.
     Status(status::Args),
+    /// Rules as data planes see them: what they get, and who they are.
+    #[command(subcommand)]
+    Rules(rules::Command),
     /// Print the custom resource definitions.
-    Crds,
+    Crds {
+        /// For which rooms.
+        #[arg(long, value_name = "ROOM,…", value_delimiter = ',', value_enum, default_value = "vpc")]
+        enable: Vec<controller::RoomName>,
+    },
     /// Run two clusters on this machine and join their VPCs.
     #[cfg(feature = "sandbox")]
     Sandbox(sandbox::Args),
@@ -53,8 +61,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             runtime()?.block_on(controller::run(args))
         }
         Command::Status(args) => runtime()?.block_on(status::run(args)),
-        Command::Crds => {
-            std::io::stdout().write_all(causeway_api::crds_yaml().as_bytes())?;
+        Command::Rules(command) => runtime()?.block_on(rules::run(command)),
+        Command::Crds { enable } => {
+            let crds = enable.into_iter().flat_map(controller::RoomName::crds).collect();
+            std::io::stdout().write_all(causeway_api::crds_yaml(crds).as_bytes())?;
             Ok(ExitCode::SUCCESS)
         }
         #[cfg(feature = "sandbox")]

@@ -220,14 +220,23 @@ fn help_names_every_command_and_every_flag_with_a_sentence() {
         text(&output.stdout)
     };
     let top = help(&["--help"]);
-    for command in ["controller", "status", "crds", "sandbox"] {
+    for command in ["controller", "status", "rules", "crds", "sandbox"] {
         let line = top.lines().find(|line| line.trim_start().starts_with(command));
         let line = line.unwrap_or_else(|| panic!("{command} in: {top}"));
         assert!(line.split_whitespace().count() > 4, "it says what it does: {line}");
     }
     let sandbox = help(&["sandbox", "--help"]);
-    for flag in ["--clusters", "--bare", "--apply", "--once", "--output", "--dir", "--iptables", "--timeout"]
-    {
+    for flag in [
+        "--clusters",
+        "--bare",
+        "--apply",
+        "--rules",
+        "--once",
+        "--output",
+        "--dir",
+        "--iptables",
+        "--timeout",
+    ] {
         assert!(sandbox.contains(flag), "{flag} in: {sandbox}");
     }
     let controller = help(&["controller", "--help"]);

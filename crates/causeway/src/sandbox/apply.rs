@@ -95,7 +95,7 @@ fn known(version: &str, kind: &str) -> Option<&'static Kind> {
             (ApiResource::erase::<StatefulSet>(&()), true),
             (ApiResource::erase::<Lease>(&()), true),
         ];
-        let defined = causeway_api::crds().into_iter().chain(causeway_api::vpc::foreign::crds());
+        let defined = causeway_api::vpc::crds().into_iter().chain(causeway_api::vpc::foreign::crds());
         built_in.into_iter().chain(defined.flat_map(|crd| kinds_of(&crd))).collect()
     });
     KINDS.iter().find(|(resource, _)| resource.api_version == version && resource.kind == kind)

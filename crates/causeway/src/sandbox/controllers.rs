@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::addresses::Cluster;
 use super::marks;
 use super::progress::Progress;
+use super::rules::Ports;
 
 const BACKOFF: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
@@ -37,6 +38,8 @@ pub(super) struct Controller {
     pub(super) kubeconfig: PathBuf,
     /// Where its lease lives, where that is not the default.
     pub(super) lease_namespace: Option<&'static str>,
+    /// Where it serves rules, if it does.
+    pub(super) rules: Option<Ports>,
     /// Holds the kubeconfig, the pid file and the log.
     pub(super) folder: PathBuf,
     pub(super) sandbox: String,
@@ -100,6 +103,10 @@ impl Controller {
         command.args(self.lease_namespace.iter().flat_map(|name| ["--lease-namespace", name]));
         command.args(["--identity", &format!("sandbox-{}", self.cluster)]);
         command.args(["--listen", "127.0.0.1:0", "--exit-with-parent"]);
+        if let Some(Ports { listen, clients, .. }) = &self.rules {
+            command.args(["--enable", "vpc,rules", "--rules-listen", &listen.to_string()]);
+            command.args(["--rules-clients-listen", &clients.to_string()]);
+        }
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         command.env(marks::SANDBOX, &self.sandbox).process_group(0).kill_on_drop(true);
         let child = command.spawn().with_context(|| format!("cannot run {}", self.program.display()))?;

@@ -36,6 +36,7 @@ mod progress;
 mod proof;
 mod pty;
 mod report;
+mod rules;
 mod running;
 mod site;
 mod start_time;
@@ -98,6 +99,9 @@ pub(crate) struct Args {
     /// Apply this manifest to cluster1 and its mirror image to the peer, in place of the own tunnel.
     #[arg(long, value_name = "FILE")]
     pub(crate) apply: Option<PathBuf>,
+    /// Have the controllers serve rules too, on loopback, with data planes under which a rule is changed.
+    #[arg(long, conflicts_with = "measure")]
+    pub(crate) rules: bool,
     /// Prove that packets cross, then exit: 0 if they did, 1 if not.
     #[arg(long)]
     pub(crate) once: bool,

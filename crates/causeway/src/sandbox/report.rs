@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::controllers::kubeconfig;
 use super::proof::Proof;
+use super::rules::RulesReport;
 use super::tools;
 
 /// All there is to say once the sandbox is up, or did not come up.
@@ -32,6 +33,9 @@ pub(super) struct Report {
     pub(super) clusters: Vec<ClusterReport>,
     pub(super) tunnels: Vec<TunnelReport>,
     pub(super) proof: Option<Proof>,
+    /// Empty when no rules were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) rules: Vec<RulesReport>,
 }
 
 /// One cluster.
@@ -108,6 +112,9 @@ impl Report {
         if !self.tunnels.is_empty() {
             let _ = writeln!(text, "{}", self.tunnel_table());
         }
+        if !self.rules.is_empty() {
+            let _ = writeln!(text, "{}", self.rules_table());
+        }
         // Sentences would make the table too wide for any screen.
         for t in self.tunnels.iter().filter(|tunnel| !tunnel.ready) {
             let _ = writeln!(text, "! {} {}: {}", t.cluster, t.name, t.message);
@@ -126,6 +133,28 @@ impl Report {
             tunnels.add_row([&t.cluster, &t.name, &t.kind, &t.gateway, &t.local, &t.remote, ready]);
         }
         tunnels
+    }
+
+    fn rules_table(&self) -> Table {
+        let header =
+            ["CLUSTER", "RULES AT", "CLIENTS AT", "DATA PLANE", "SUBSCRIBED", "SETS", "VERSION", "CHANGE"];
+        let mut rules = table(&header);
+        let text = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+        for served in &self.rules {
+            for seen in &served.subscribers {
+                rules.add_row([
+                    served.cluster.clone(),
+                    served.address.clone(),
+                    served.clients.clone(),
+                    seen.name.clone(),
+                    text(seen.subscribed_ms.map(|ms| format!("after {:.2} s", ms as f64 / 1000.0))),
+                    seen.pushes.to_string(),
+                    text(seen.version.map(|version| version.to_string())),
+                    text(seen.change_ms.map(|ms| format!("{ms} ms"))),
+                ]);
+            }
+        }
+        rules
     }
 
     /// One sentence: what was proved, or why it was not.
@@ -165,11 +194,21 @@ impl Report {
              export KUBECONFIG={}\n  \
              kubectl get vpcnattunnels,gatewayexips -A\n  \
              {speak}\n  \
-             kubectl exec -n kube-system vpc-nat-gw-gw1-0 -- ip route",
+             kubectl exec -n kube-system vpc-nat-gw-gw1-0 -- ip route{}",
             self.folder.display(),
             config.display(),
+            self.rules.first().map(rules_next).unwrap_or_default(),
         )
     }
+}
+
+fn rules_next(served: &RulesReport) -> String {
+    format!(
+        "\n  kubectl patch ratelimitstrategy rate-limit-foo --type merge -p '{{\"spec\": {{\"threshold\": 30}}}}'\n  \
+         causeway rules watch --app foo --address {}\n  \
+         causeway rules clients --address {}",
+        served.address, served.clients
+    )
 }
 
 fn table(header: &[&str]) -> Table {

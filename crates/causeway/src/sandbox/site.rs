@@ -85,7 +85,7 @@ impl Broker {
             Source::Given(file) => connect("broker", file, folder).await?,
         };
         let (crds, namespaces) = tokio::join!(
-            apply::crds(&client, causeway_api::crds()),
+            apply::crds(&client, causeway_api::vpc::crds()),
             apply::all(&client, submariner::broker_namespaces()),
         );
         crds.and(namespaces).context("the broker")?;
@@ -120,6 +120,7 @@ impl Site {
         sandbox: &str,
         folder: &Path,
         kubelet: &Path,
+        rules: bool,
     ) -> anyhow::Result<Site> {
         let running = RunningPods::default();
         let log = ExecLog::open(folder, &cluster.id()).context("the log of commands")?;
@@ -129,7 +130,7 @@ impl Site {
             Source::Given(file) => connect(&cluster.id(), file, folder).await?,
         };
         exec.connect(client.clone());
-        let mut definitions = causeway_api::crds();
+        let mut definitions = causeway_api::vpc::crds();
         definitions.extend(causeway_api::vpc::foreign::crds());
         let (crds, namespaces) = tokio::join!(
             apply::crds(&client, definitions),
@@ -139,7 +140,7 @@ impl Site {
         let stand_in = match &server {
             ApiServer::Embedded(_) => None,
             ApiServer::Given(given) => {
-                given.admit_controller().await.with_context(|| cluster.id())?;
+                given.admit_controller(rules).await.with_context(|| cluster.id())?;
                 Some(StandIn::start(kubelet, cluster, sandbox, folder).await?)
             }
         };

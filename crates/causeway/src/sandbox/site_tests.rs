@@ -41,7 +41,7 @@ impl Bench {
         let clusters = Cluster::first(2);
         let mark = folder.path().to_string_lossy().into_owned();
         let kubelet = std::path::Path::new("none");
-        let site = Site::start(clusters[0], &Source::Embedded, &mark, folder.path(), kubelet);
+        let site = Site::start(clusters[0], &Source::Embedded, &mark, folder.path(), kubelet, false);
         let mut site = site.await.expect("API server");
         let underlay = Arc::new(Underlay::create().await.expect("underlay"));
         let variant = Variant::choose(Choice::Auto, &folder.path().join("lock")).await.expect("iptables");

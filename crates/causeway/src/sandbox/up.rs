@@ -26,6 +26,7 @@ use super::nat::Variant;
 use super::progress::Progress;
 use super::proof::{Caller, Proof};
 use super::report::{Report, TunnelReport};
+use super::rules::{self, Ports, Rules};
 use super::site::{Broker, Site, Source, Tasks};
 use super::start_time::since_process_start;
 use super::submariner;
@@ -49,6 +50,8 @@ pub(super) struct Sandbox {
     stop: CancellationToken,
     /// Index of the cluster to call from cluster1, when there is a tunnel.
     far: Option<usize>,
+    /// The data planes, when rules were asked for.
+    rules: Option<Rules>,
 }
 
 impl Sandbox {
@@ -62,6 +65,7 @@ impl Sandbox {
             controllers: JoinSet::new(),
             stop: CancellationToken::new(),
             far: None,
+            rules: None,
         }
     }
 
@@ -77,7 +81,8 @@ impl Sandbox {
         self.far = (!placed.is_empty()).then(|| tunnel::far_end(&placed));
         self.progress.stage("starting API servers, underlay and VPC routers");
         let path = folder.path();
-        let start = |(cluster, source)| Site::start(cluster, source, &self.name, path, &args.kubelet);
+        let start =
+            |(cluster, source)| Site::start(cluster, source, &self.name, path, &args.kubelet, args.rules);
         let sites = try_join_all(clusters.iter().copied().zip(&sources).map(start));
         let (broker, mut sites, fabrics) =
             tokio::try_join!(Broker::start(&meeting, path), sites, fabrics(args, &clusters, folder))?;
@@ -91,22 +96,33 @@ impl Sandbox {
         let (sites, broker) = (&self.sites, &*self.broker.insert(broker));
         let fill = |(at, site)| fill(at, site, &clusters, &placed, broker);
         try_join_all(sites.iter().enumerate().map(fill)).await?;
+        if args.rules {
+            rules::install(sites).await?;
+        }
         for (at, object) in placed {
             place(&sites[at], object).await?;
         }
         self.progress.done("kube-ovn's and Submariner's objects, and the tunnel if there is one");
-        self.start_controllers(folder)
+        let ports =
+            if args.rules { (0..clusters.len()).map(Ports::choose).collect() } else { Ok(Vec::new()) };
+        let ports: Vec<Ports> = ports?;
+        self.start_controllers(folder, &ports)?;
+        if args.rules {
+            self.rules = Some(Rules::start(&self.sites, &ports, &self.progress));
+        }
+        Ok(())
     }
 
-    fn start_controllers(&mut self, folder: &Folder) -> anyhow::Result<()> {
+    fn start_controllers(&mut self, folder: &Folder, ports: &[Ports]) -> anyhow::Result<()> {
         let program = std::env::current_exe().context("cannot tell which program this is")?;
-        for site in &self.sites {
+        for (at, site) in self.sites.iter().enumerate() {
             let (kubeconfig, lease_namespace) = site.controller(folder.path());
             let controller = Controller {
                 cluster: site.cluster,
                 program: program.clone(),
                 kubeconfig,
                 lease_namespace,
+                rules: ports.get(at).cloned(),
                 folder: folder.path().to_owned(),
                 sandbox: self.name.clone(),
             };
@@ -129,16 +145,28 @@ impl Sandbox {
                 }
             }
         };
-        let outcome = tokio::select! {
-            done = timeout(patience, work) => match done {
+        let rules = async {
+            match &self.rules {
+                Some(rules) => rules.prove(patience, &self.progress).await,
+                None => (Vec::new(), Ok(())),
+            }
+        };
+        let both = async {
+            let done = match timeout(patience, work).await {
                 Ok(done) => done,
                 Err(_) if far.is_some() => Err(anyhow::anyhow!("no packet came back within {patience:?}")),
                 Err(_) => Err(anyhow::anyhow!("the gateways were not exchanged within {patience:?}")),
-            },
+            };
+            (done, rules.await)
+        };
+        let (outcome, (seen, distributed)) = tokio::select! {
+            both = both => both,
             error = broken(&mut self.tasks) => return Err(error),
             error = broken(&mut self.controllers) => return Err(error),
         };
+        report.rules = seen;
         report.tunnels = self.tunnels(outcome.is_ok()).await;
+        let outcome = outcome.and(distributed);
         let hint = "what went on is in its logs/ (--dir keeps them)";
         report.reason = outcome.err().map(|error| format!("{error:#}; {hint}"));
         if report.reason.is_none() && report.proof.as_ref().is_some_and(|proof| !proof.holds()) {
@@ -188,6 +216,9 @@ impl Sandbox {
 
     /// Takes everything down: controllers first, while their API servers still answer.
     pub(super) async fn end(&mut self) {
+        if let Some(rules) = self.rules.take() {
+            rules.end().await;
+        }
         self.stop.cancel();
         let _ = timeout(FAREWELL, async { while self.controllers.join_next().await.is_some() {} }).await;
         self.controllers.shutdown().await;

@@ -79,7 +79,7 @@ impl Given {
     }
 
     /// Gives a member's controller its account and its rights, and writes the kubeconfig for it.
-    pub(super) async fn admit_controller(&self) -> anyhow::Result<()> {
+    pub(super) async fn admit_controller(&self, rules: bool) -> anyhow::Result<()> {
         for manifest in [
             include_str!("../../../../../deploy/controller.yaml"),
             include_str!("../../../../../deploy/vpc.yaml"),
@@ -87,6 +87,9 @@ impl Given {
             include_str!("../../../../../deploy/broker-secret.yaml"),
         ] {
             accounts::apply(&self.client, manifest).await?;
+        }
+        if rules {
+            accounts::apply(&self.client, include_str!("../../../../../deploy/rules.yaml")).await?;
         }
         let token = accounts::token(&self.client, CONTROLLER).await?;
         let text = accounts::kubeconfig(&self.name, &self.url, &self.ca_pem, &token);

@@ -30,7 +30,8 @@ pub(super) async fn all(client: &Client) -> anyhow::Result<()> {
     for kind in [ApiResource::erase::<StatefulSet>(&()), ApiResource::erase::<Deployment>(&())] {
         empty(client, &kind, SYSTEM, |_| true).await?;
     }
-    let definitions = causeway_api::crds().into_iter().chain(causeway_api::vpc::foreign::crds());
+    let ours = causeway_api::vpc::crds().into_iter().chain(causeway_api::rules::crds());
+    let definitions = ours.chain(causeway_api::vpc::foreign::crds());
     let kinds: Vec<ApiResource> = definitions.flat_map(|crd| kinds_of(&crd)).map(|(kind, _)| kind).collect();
     try_join_all(kinds.iter().map(|kind| everywhere(client, kind))).await?;
     for namespace in KEPT.into_iter().chain([SYSTEM]) {
