@@ -111,7 +111,7 @@ impl Cluster {
     }
 
     async fn fill(&self) -> anyhow::Result<()> {
-        let definitions = causeway_api::crds().into_iter().chain(causeway_api::vpc::foreign::crds());
+        let definitions = causeway_api::vpc::crds().into_iter().chain(causeway_api::vpc::foreign::crds());
         apply::crds(&self.client, definitions.collect()).await?;
         apply::one(&self.client, objects::namespace(NAMESPACE)).await?;
         let kubelet = match &self.server {
