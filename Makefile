@@ -9,6 +9,9 @@ IMG ?= causeway:latest
 # What the controller does, as its --enable has it: each has its rights in deploy/<name>.yaml.
 ENABLE ?= vpc
 OUT ?= deploy.yaml
+# The property tests' inputs are the same in every run of `make test`, so that a red one is the change's doing;
+# `make explore` draws new ones.
+SEED ?= 20261117
 comma := ,
 ROOMS = $(subst $(comma), ,$(ENABLE))
 CRDS = $(if $(filter vpc,$(ROOMS)),deploy/crds.yaml) $(if $(filter rules,$(ROOMS)),deploy/rules-crds.yaml)
@@ -34,7 +37,13 @@ sandbox: ## Build, then run two clusters on this machine and join their VPCs (AR
 test: ## Install what is missing, then run every test.
 	@hack/setup.sh test
 	@$(TIMED) "build the tests" cargo test --workspace --no-run
-	@$(TIMED) "unit, property and integration tests" env -u KUBECONFIG cargo test --workspace --no-fail-fast
+	@$(TIMED) "unit, property and integration tests" env -u KUBECONFIG PROPTEST_RNG_SEED=$(SEED) cargo test --workspace --no-fail-fast
+
+.PHONY: explore
+explore: ## Property tests of the pure floors with CASES=5000 new inputs each, from a seed that is printed.
+	@seed=$${SEED:-$$RANDOM$$RANDOM}; echo "explore: PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=$(or $(CASES),5000)"; \
+	PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=$(or $(CASES),5000) $(TIMED) "property tests" \
+	  cargo test -p causeway-core -p causeway-api -p causeway-datapath --no-fail-fast
 
 .PHONY: check
 check: ## Formatting, lints, dependencies.

@@ -299,6 +299,16 @@ fn leads_to(state: &State, tunnel: &ObjectKey, record: &ObjectKey) -> bool {
     }
 }
 
+/// Whether a record is this cluster's own, of the gateway that a tunnel is built on: what is published
+/// decides which of two pods serves, and so moves what is built.
+fn speaks_for(state: &State, tunnel: &ObjectKey, record: &ObjectKey) -> bool {
+    let spec = state.tunnel(tunnel).and_then(|tunnel| tunnel.spec.as_ref().ok());
+    match (spec.map(|spec| &spec.ends), state.cluster()) {
+        (Some(Ends::ByGateway { gateway, .. }), Some(own)) => record.name() == format!("{gateway}-{own}"),
+        _ => false,
+    }
+}
+
 /// Nothing to do is as good as gone: a scope that has nothing to say any more needs no visit for it.
 fn is_silent(said: &Said) -> bool {
     matches!(said, Said::Tunnel(None) | Said::Record(RecordTask::Nothing))
@@ -309,6 +319,61 @@ fn is_swept(before: &Said, after: &Said) -> bool {
     let (Said::Gateway(Some(before)), Said::Gateway(Some(after))) = (before, after) else { return false };
     let same = (&before.pod, &before.want) == (&after.pod, &after.want);
     same && after.sweep.iter().all(|pod| before.sweep.contains(pod))
+}
+
+fn pod(nth: u8, created: i64) -> (ObjectKey, GatewayPod) {
+    let key = ObjectKey::new("kube-system", &format!("vpc-nat-gw-gw2-{nth}")).expect("a key");
+    let external = Ipv4Addr::new(172, 50, 16, 12 + 10 * nth);
+    let pod = GatewayPod {
+        pod: PodRef { key: key.clone(), uid: format!("gw2-{nth}") },
+        gateway: name("gw2"),
+        created,
+        phase: "Running".into(),
+        ready: true,
+        deleting: false,
+        node: Some(format!("n{nth}")),
+        lan: Some(Ipv4Addr::new(10, 0, 1, 254)),
+        router: Some(Ipv4Addr::new(10, 0, 1, 1)),
+        external: [("ovn-vpc-external-network.kube-system".to_string(), external)].into(),
+        vpc: Some("v".into()),
+    };
+    (key, pod)
+}
+
+#[test]
+fn our_own_record_concerns_the_tunnels_of_its_gateway_only_where_it_moves_them() {
+    let key = ObjectKey::new("ns1", "t1").expect("a key");
+    let peer = Peer { cluster: name("c2"), gateway: name("gw1") };
+    let tunnel = Tunnel {
+        key: key.clone(),
+        uid: "u".into(),
+        resource_version: "1".into(),
+        generation: 1,
+        created: 0,
+        deleting: false,
+        finalizers: Default::default(),
+        abandon: false,
+        spec: Ok(TunnelSpec {
+            link: name("t1"),
+            kind: TunnelKind::Gre,
+            address: name("10.100.0.1/24"),
+            ends: Ends::ByGateway { gateway: name("gw2"), peer },
+        }),
+        status: Default::default(),
+    };
+    let mut state = State::new(Given::default());
+    state.apply(Event::Identity(Some("c1".parse())));
+    state.apply(Event::Tunnels(Change::Put(key.clone(), tunnel)));
+    // The older pod serves as long as nothing is published.
+    state.apply(Event::Pods(Change::Reset([pod(0, 1), pod(1, 0)].into())));
+    let own = Peer { cluster: name("c1"), gateway: name("gw2") };
+    let mut publish = |octet: u8| {
+        let record = record_of(&own, RECORD_NAMESPACE, '-', octet, false);
+        let touched: BTreeSet<Scope> = state.apply(Event::Records(Change::Put(record.key.clone(), record)));
+        touched.contains(&Scope::Tunnel(key.clone()))
+    };
+    assert!(!publish(22), "what serves already is published: no news for the tunnel");
+    assert!(publish(12), "the other pod is published: the tunnel moves to it");
 }
 
 proptest! {
@@ -349,7 +414,7 @@ proptest! {
             let concerned = |scope: &Scope, key: &ObjectKey| match &event {
                 Event::Tunnels(Change::Put(own, _) | Change::Gone(own)) => own == key || before[scope] != after[scope],
                 Event::Records(Change::Put(record, _) | Change::Gone(record)) => {
-                    leads_to(&state, key, record) || before[scope] != after[scope]
+                    leads_to(&state, key, record) || speaks_for(&state, key, record) || before[scope] != after[scope]
                 }
                 Event::Outcome(gateway, new) => {
                     let serves = |state: &State| state.outcome(gateway).filter(|outcome| outcome.pod_uid == new.pod_uid).cloned();
