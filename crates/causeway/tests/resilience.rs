@@ -193,7 +193,7 @@ async fn process_in(cluster: &Cluster, gateway: &str, is_it: impl Fn(&str) -> bo
 }
 
 fn is_monitor(argv: &str) -> bool {
-    argv.starts_with("ip\0monitor")
+    argv.starts_with("ip\0-4\0monitor")
 }
 
 /// The monitor of a pod, which comes a moment after its first tunnel.

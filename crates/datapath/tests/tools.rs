@@ -210,6 +210,20 @@ async fn the_monitor_reports_every_change_after_its_first_heartbeat_and_ends_wit
     }
 }
 
+/// IPv6 speaks up a second or two after a link has come up, once for each: so many visits for nothing.
+#[tokio::test]
+async fn the_monitor_keeps_silent_about_ipv6_which_no_tunnel_uses() {
+    require(&[]);
+    let netns = Netns::new();
+    netns.sh("ip link set dev lo up");
+    let mut monitor = Monitor::start(&netns, MINUTE).await;
+    netns.sh("ip addr add fd00::1/64 dev lo nodad");
+    netns.sh("ip route add fd01::/64 dev lo");
+    netns.sh("ip addr add 10.1.2.3/32 dev lo");
+    let line = monitor.line_of_a_change().await;
+    assert!(line.contains("10.1.2.3"), "{line}");
+}
+
 #[tokio::test]
 async fn the_monitor_beats_and_ends_when_ip_is_gone_or_the_script_is_killed() {
     require(&[]);

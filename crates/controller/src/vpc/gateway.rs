@@ -151,13 +151,21 @@ impl Vpc {
         term: &Term,
     ) -> Result<Visit, Stop> {
         let commands = Commands::new(PodExec::new(self, &task.pod));
-        let have = self.observed(gateway, task, &commands, term).await?;
         let refused = refused_before(self.desk.state().outcome(gateway), &task.pod.uid);
-        let mut planned = plan_after(&refused, &task.want, &have);
-        if planned.is_empty() {
-            return Ok(judge(&task.want, &planned, &BTreeMap::new(), &have));
-        }
-        let at = Instant::now();
+        let plan = |have: &Have| plan_after(&refused, &task.want, have);
+        // More to do right after a change waits for nobody to confirm that change: the next one's listing does.
+        let seen = self.looks.since(gateway, &task.pod.uid, SOON).map(|have| plan(&have));
+        let mut planned = match seen.filter(|planned| !planned.is_empty()) {
+            Some(planned) => planned,
+            None => {
+                let have = self.observed(gateway, task, &commands, term).await?;
+                let planned = plan(&have);
+                if planned.is_empty() {
+                    return Ok(judge(&task.want, &planned, &BTreeMap::new(), &have));
+                }
+                planned
+            }
+        };
         let (mut failures, (mut now, mut digest)) =
             self.carry_out(gateway, &commands, &planned, term).await?;
         // It may have been planned from a change half done, as of a link on its way out; and what a tunnel got whose
@@ -168,7 +176,7 @@ impl Vpc {
             planned = again;
         }
         // The monitor speaks of our own changes too: it has to confirm that there was nothing else.
-        let pod_uid = task.pod.uid.clone();
+        let (pod_uid, at) = (task.pod.uid.clone(), Instant::now());
         let observed =
             Observed { pod_uid, lines: None, void: false, at, have: now.clone(), digest, confirmed: false };
         self.looks.remember(gateway, observed);

@@ -2,8 +2,8 @@
 #
 # The first heartbeat says that it listens. Each later one has the digest of a listing. It lists every `$input` seconds,
 # because iptables has no monitor, and prints a digest that is another one, or every fourth; and it lists whenever a line
-# is read, which it repeats.
-ip monitor link address route netconf </dev/null &
+# is read, which it repeats. Of IPv6 it hears nothing: it has much to say after every new link, and no tunnel uses it.
+ip -4 monitor link address route netconf </dev/null &
 monitor=$!
 trap 'kill "$monitor" "$heart" 2>/dev/null; wait' EXIT
 trap 'exit 1' TERM HUP INT PIPE
