@@ -23,6 +23,7 @@ mod floors;
 mod framing;
 mod http2;
 mod idle;
+mod load;
 mod process;
 mod rounds;
 mod sample;
@@ -37,7 +38,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 
 const PARTS: [&str; 2] = ["fan-out", "idle"];
 
@@ -59,7 +60,7 @@ fn main() -> anyhow::Result<ExitCode> {
     // Children inherit it.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
-    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    let runtime = threads()?;
     for part in args {
         // Whoever else uses the cores is in every figure but the requests.
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -90,8 +91,13 @@ fn play(args: &[String]) -> anyhow::Result<()> {
             };
             Builder::new_current_thread().enable_all().build()?.block_on(clients.run())
         }
-        ["tonic"] => Builder::new_multi_thread().enable_all().build()?.block_on(floors::tonic::run()),
-        ["tcp"] => Builder::new_multi_thread().enable_all().build()?.block_on(floors::tcp::run()),
+        ["tonic", rules] => threads()?.block_on(floors::tonic::run(rules.parse()?)),
+        ["tcp", rules] => threads()?.block_on(floors::tcp::run(rules.parse()?)),
         _ => bail!("no such role: {args:?}"),
     }
+}
+
+/// As the controller has it.
+fn threads() -> std::io::Result<Runtime> {
+    Builder::new_multi_thread().enable_all().build()
 }

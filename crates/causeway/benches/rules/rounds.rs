@@ -6,6 +6,7 @@ use anyhow::{Context, ensure};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::crowd::Crowd;
+use crate::load::Load;
 use crate::server::{Kind, Server};
 use crate::{clock, figures};
 
@@ -28,6 +29,8 @@ pub(crate) struct Outcome {
     /// CPU time of the rounds.
     pub(crate) server_cpu: Duration,
     pub(crate) clients_cpu: Duration,
+    /// Cores that others used meanwhile.
+    pub(crate) others: f64,
     /// The server's memory: before the first client, with all of them idle, and after the rounds.
     pub(crate) kib: Memory,
 }
@@ -44,7 +47,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     let rules = number("RULES")?.unwrap_or(1);
     let mut outcomes = Vec::new();
     for size in sizes()? {
-        for kind in Kind::ALL {
+        for kind in servers()? {
             let what = || format!("{} with {size} subscribers", kind.name());
             outcomes.push(measure(kind, size, rules).await.with_context(what)?);
         }
@@ -58,6 +61,13 @@ fn sizes() -> anyhow::Result<Vec<usize>> {
         Ok(text) => text.split(',').map(|size| size.parse().context("SUBSCRIBERS")).collect(),
         Err(_) => Ok(SIZES.to_vec()),
     }
+}
+
+/// Which servers: those of `SERVERS`, or all.
+fn servers() -> anyhow::Result<Vec<Kind>> {
+    let Ok(text) = std::env::var("SERVERS") else { return Ok(Kind::ALL.to_vec()) };
+    let named = |name: &str| Kind::ALL.into_iter().find(|kind| kind.name() == name);
+    text.split(',').map(|name| named(name).with_context(|| format!("SERVERS: {name}"))).collect()
 }
 
 /// A number of the environment.
@@ -77,6 +87,7 @@ async fn measure(kind: Kind, size: usize, rules: usize) -> anyhow::Result<Outcom
     sleep(SETTLING).await;
     let idle = server.process.resident_kib()?;
     let (server_cpu, clients_cpu) = (server.process.cpu()?, crowd.cpu()?);
+    let load = Load::now()?;
     for _ in 0..ROUNDS {
         let instant = clock::micros()?;
         let reached = async { timeout(PATIENCE, crowd.all_have(instant)).await.context("not all got it")? };
@@ -84,13 +95,14 @@ async fn measure(kind: Kind, size: usize, rules: usize) -> anyhow::Result<Outcom
         sleep(PAUSE).await;
     }
     let (server_cpu, clients_cpu) = (server.process.cpu()? - server_cpu, crowd.cpu()? - clients_cpu);
+    let others = load.others(server_cpu + clients_cpu)?;
     let after = server.process.resident_kib()?;
     let latencies = crowd.latencies().await?;
     ensure!(latencies.len() == ROUNDS * size, "{} pushes arrived", latencies.len());
     crowd.end().await?;
     server.end().await?;
     let kib = Memory { empty, idle, after };
-    Ok(Outcome { kind, size, joined, latencies, server_cpu, clients_cpu, kib })
+    Ok(Outcome { kind, size, joined, latencies, server_cpu, clients_cpu, others, kib })
 }
 
 impl Outcome {

@@ -49,19 +49,23 @@ fn rule(instant: u64) -> FaultToleranceRule {
     }
 }
 
-/// What a floor sends, which is what the controller sends: some other texts, none of another length.
-pub(crate) fn response(instant: u64, number: i64) -> SubscribeResponse {
+fn any(instant: u64) -> Any {
     let type_url = "type.googleapis.com/io.opensergo.proto.fault_tolerance.v1.FaultToleranceRule".into();
-    let data = Any { type_url, value: rule(instant).encode_to_vec() };
+    Any { type_url, value: rule(instant).encode_to_vec() }
+}
+
+/// What a floor sends, which is what the controller sends: so many rules, of which the first was edited.
+pub(crate) fn response(rules: usize, instant: u64, number: i64) -> SubscribeResponse {
+    let data = (0..rules).map(|rule| any(if rule == 0 { instant } else { 0 })).collect();
     SubscribeResponse {
         status: Some(Status { code: 200, message: "Get and send rule success".into(), details: Vec::new() }),
         ack: String::new(),
         namespace: NAMESPACE.into(),
         app: app(0),
         kind: KIND.full_name().into(),
-        data_with_version: Some(DataWithVersion { data: vec![data], version: number }),
+        data_with_version: Some(DataWithVersion { data, version: number }),
         control_plane: Some(ControlPlaneDesc { identifier: "osg-floor".into() }),
-        response_id: format!("{}-{number}", "5000"),
+        response_id: format!("5000-{number}"),
     }
 }
 

@@ -30,8 +30,8 @@ impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Causeway => "causeway",
-            Kind::Tonic => "bare tonic",
-            Kind::Tcp => "plain TCP",
+            Kind::Tonic => "tonic",
+            Kind::Tcp => "tcp",
         }
     }
 
@@ -52,19 +52,19 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// One with so many rules of one app; a floor has one.
+    /// One with so many rules of one app.
     pub(crate) async fn start(kind: Kind, rules: usize) -> anyhow::Result<Server> {
         match kind {
             Kind::Causeway => {
                 Server::controller(Site::start(rules, 1).await?, &["--no-leader-election"]).await
             }
-            Kind::Tonic => Server::floor("tonic").await,
-            Kind::Tcp => Server::floor("tcp").await,
+            Kind::Tonic => Server::floor("tonic", rules).await,
+            Kind::Tcp => Server::floor("tcp", rules).await,
         }
     }
 
-    async fn floor(role: &str) -> anyhow::Result<Server> {
-        let mut process = Process::of_role([role])?;
+    async fn floor(role: &str, rules: usize) -> anyhow::Result<Server> {
+        let mut process = Process::of_role([role, &rules.to_string()])?;
         let address = process.line().await?.parse()?;
         Ok(Server { process, address, site: None })
     }

@@ -13,9 +13,9 @@ use causeway_core::ObjectKey;
 use causeway_core::rules::state::{ANY_APP, Set, Standing, Target};
 use causeway_core::rules::subscription::Verdict;
 use causeway_core::rules::{Failure, Kind, Share};
+use futures::future::AbortHandle;
 use futures::task::AtomicWaker;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::message::{LARGEST, Shared};
 
@@ -37,7 +37,7 @@ pub(super) struct Mailbox {
     pub(super) address: Option<SocketAddr>,
     pub(super) since: jiff::Timestamp,
     /// Ends its connection, which is the only way to be rid of a client that does not read.
-    pub(super) connection: CancellationToken,
+    pub(super) connection: AbortHandle,
     line: Mutex<Line>,
     waker: AtomicWaker,
 }
@@ -248,11 +248,15 @@ impl Cell {
         inner.current = next;
         (inner.failure, inner.oversized) = (None, None);
         (inner.acked, inner.refused) = (0, 0);
-        for ((_, subscription), member) in &mut inner.members {
+        let concerned = inner.members.iter_mut().map(|((_, subscription), member)| {
             member.answer = Answer::Pending;
-            member.mailbox.add(*subscription);
-        }
-        Refreshed::News(inner.members.len())
+            (member.mailbox.clone(), *subscription)
+        });
+        let concerned: Vec<_> = concerned.collect();
+        // Whoever wakes up looks at the cell at once, and should not have to wait until the last one is woken.
+        drop(inner);
+        concerned.iter().for_each(|(mailbox, subscription)| mailbox.add(*subscription));
+        Refreshed::News(concerned.len())
     }
 
     /// Takes note that a version was sent.
@@ -381,7 +385,7 @@ impl Hub {
         &self,
         address: Option<SocketAddr>,
         since: jiff::Timestamp,
-        connection: CancellationToken,
+        connection: AbortHandle,
     ) -> Arc<Mailbox> {
         let stream = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (line, waker) = (Mutex::default(), AtomicWaker::new());

@@ -1,15 +1,13 @@
 //! Responses as ready bytes: a set is encoded once, and each stream adds only what is its own.
 
+use std::io::IoSlice;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use bytes::{BufMut, Bytes};
+use bytes::buf::Chain;
+use bytes::{Buf, BufMut, Bytes};
 use causeway_core::ObjectKey;
 use causeway_core::rules::state::{Set, Target};
-use causeway_core::rules::wire::transport::v1::SubscribeRequest;
 use prost::encoding::{self, WireType};
-use tonic::Status;
-use tonic::codec::{BufferSettings, Codec, EncodeBuf, Encoder};
-use tonic_prost::ProstDecoder;
 
 /// The largest message that data planes take; a larger one would end their stream, again and again.
 pub(super) const LARGEST: usize = 4 * 1024 * 1024;
@@ -67,7 +65,7 @@ impl Shared {
 
     /// The response that brings it.
     pub(super) fn response(&self, code: i32, version: i64, control_plane: &str, id: &str) -> Response {
-        let mut head = Vec::with_capacity(128);
+        let mut head = beginning(192);
         status(code, SENT, &mut head);
         head.extend_from_slice(&self.about);
         // Zero is what a field has that is not there.
@@ -79,15 +77,57 @@ impl Shared {
             encoding::int64::encode(2, &version, &mut tail);
         }
         ending(control_plane, id, &mut tail);
-        Response { head, data: self.data.clone(), tail }
+        Response::new(head, self.data.clone(), tail)
     }
 }
 
-/// A response, ready to be sent.
+/// A response, ready to be sent: after its length, as gRPC has it. The rules are everybody's.
 pub(super) struct Response {
     head: Vec<u8>,
     data: Bytes,
     tail: Vec<u8>,
+}
+
+/// What precedes a message: that it is not compressed, and its length.
+const PREFIX: usize = 5;
+
+fn beginning(capacity: usize) -> Vec<u8> {
+    let mut head = Vec::with_capacity(capacity);
+    head.extend_from_slice(&[0; PREFIX]);
+    head
+}
+
+/// Bytes that are written one after another, without being copied together before.
+pub(super) struct Pieces(Chain<Bytes, Chain<Bytes, Bytes>>);
+
+impl From<Response> for Pieces {
+    fn from(Response { head, data, tail }: Response) -> Self {
+        Self(Bytes::from(head).chain(data.chain(Bytes::from(tail))))
+    }
+}
+
+impl From<Bytes> for Pieces {
+    fn from(bytes: Bytes) -> Self {
+        Self(bytes.chain(Bytes::new().chain(Bytes::new())))
+    }
+}
+
+impl Buf for Pieces {
+    fn remaining(&self) -> usize {
+        self.0.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.0.chunk()
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        self.0.chunks_vectored(slices)
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.0.advance(count);
+    }
 }
 
 /// Whom a refusal is about, as far as that was said.
@@ -99,6 +139,14 @@ pub(super) struct About<'a> {
 }
 
 impl Response {
+    fn new(mut head: Vec<u8>, data: Bytes, tail: Vec<u8>) -> Self {
+        let length = head.len() - PREFIX + data.len() + tail.len();
+        // Far less than that: what is larger than clients take is never sent.
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        head[1..PREFIX].copy_from_slice(&length.to_be_bytes());
+        Self { head, data, tail }
+    }
+
     /// A refusal: clients ignore one with a code from 4000 to 4099 and an ack that is not empty.
     pub(super) fn refusal(
         code: i32,
@@ -107,7 +155,7 @@ impl Response {
         control_plane: &str,
         id: &str,
     ) -> Self {
-        let mut head = Vec::new();
+        let mut head = beginning(PREFIX);
         status(code, message, &mut head);
         text(2, "NACK", &mut head);
         text(3, about.namespace, &mut head);
@@ -115,12 +163,7 @@ impl Response {
         text(5, about.kind, &mut head);
         let mut tail = Vec::new();
         ending(control_plane, id, &mut tail);
-        Self { head, data: Bytes::new(), tail }
-    }
-
-    #[cfg(test)]
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        [&self.head[..], &self.data, &self.tail].concat()
+        Self::new(head, Bytes::new(), tail)
     }
 }
 
@@ -157,47 +200,6 @@ fn ending(control_plane: &str, id: &str, buffer: &mut Vec<u8>) {
     text(8, id, buffer);
 }
 
-/// Sends responses as they are, and reads requests.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Ready;
-
-impl Codec for Ready {
-    type Encode = Response;
-    type Decode = SubscribeRequest;
-    type Encoder = Self;
-    type Decoder = ProstDecoder<SubscribeRequest>;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self::Decoder {
-        ProstDecoder::new(settings())
-    }
-}
-
-impl Encoder for Ready {
-    type Item = Response;
-    type Error = Status;
-
-    fn encode(&mut self, response: Response, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.reserve(response.head.len() + response.data.len() + response.tail.len());
-        buffer.put_slice(&response.head);
-        buffer.put_slice(&response.data);
-        buffer.put_slice(&response.tail);
-        Ok(())
-    }
-
-    fn buffer_settings(&self) -> BufferSettings {
-        settings()
-    }
-}
-
-/// A stream that is idle holds a buffer of this size; most requests and many responses fit.
-fn settings() -> BufferSettings {
-    BufferSettings::new(1024, 32 * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     use causeway_core::rules::Kind;
@@ -208,6 +210,16 @@ mod tests {
     use prost::Message;
 
     use super::*;
+
+    /// What is sent, without its length.
+    fn message(response: Response) -> Vec<u8> {
+        let mut pieces = Pieces::from(response);
+        let all = pieces.copy_to_bytes(pieces.remaining());
+        let (prefix, message) = all.split_at(PREFIX);
+        let length = u32::try_from(message.len()).expect("it is short");
+        assert_eq!(prefix, [&[0], &length.to_be_bytes()[..]].concat());
+        message.to_vec()
+    }
 
     fn expected(code: i32, message: &str) -> SubscribeResponse {
         SubscribeResponse {
@@ -240,7 +252,7 @@ mod tests {
                 data_with_version: Some(DataWithVersion { data, version }),
                 ..expected(PUSH, SENT)
             };
-            assert_eq!(response.bytes(), whole.encode_to_vec());
+            assert_eq!(message(response), whole.encode_to_vec());
         }
     }
 
@@ -250,6 +262,6 @@ mod tests {
         let about = About { namespace: "default", app: "foo", kind };
         let refusal = Response::refusal(4003, "no", &about, "osg-host", "7-1");
         let whole = SubscribeResponse { ack: "NACK".into(), ..expected(4003, "no") };
-        assert_eq!(refusal.bytes(), whole.encode_to_vec());
+        assert_eq!(message(refusal), whole.encode_to_vec());
     }
 }

@@ -6,6 +6,7 @@
 //! ([`report`]); [`alive`] says which replicas there are, and [`clients`] who is connected.
 
 mod alive;
+mod body;
 pub mod clients;
 mod hub;
 mod message;

@@ -4,39 +4,39 @@
 //! be left by closing its connection.
 
 use std::convert::Infallible;
-use std::future::{Ready as Now, ready};
+use std::future::{Ready, ready};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use causeway_core::rules::wire::DESCRIPTORS;
 use causeway_core::rules::wire::transport::v1::SubscribeRequest;
-use futures::future::BoxFuture;
-use http::{Request, Response as HttpResponse};
+use futures::FutureExt;
+use futures::future::{AbortHandle, Abortable, BoxFuture, Either};
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Request, Response};
 use hyper::body::Incoming;
+use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::body::Body;
-use tonic::server::{Grpc, StreamingService};
+use tonic::codec::BufferSettings;
 use tonic::service::Routes;
 use tonic::{Status, Streaming};
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
+use tonic_prost::ProstDecoder;
 use tonic_reflection::server as reflection;
 use tower::Service;
 
 use super::Rules;
-use super::message::{Ready, Response};
+use super::body::Outgoing;
 use super::stream::Subscriber;
 use super::tls;
 
@@ -57,6 +57,12 @@ pub struct Tls {
 const SERVICE: &str = "io.opensergo.proto.transport.v1.OpenSergoUniversalTransportService";
 /// Its only method.
 const SUBSCRIBE: &str = "/io.opensergo.proto.transport.v1.OpenSergoUniversalTransportService/SubscribeConfig";
+/// How a client says that it compresses.
+const ENCODING: &str = "grpc-encoding";
+/// Most requests are not larger; a stream that is idle holds a buffer of this size.
+const REQUEST: usize = 256;
+/// What a client may send before it is read.
+const WINDOW: u32 = 64 * 1024;
 /// The largest request that is read.
 const LARGEST_REQUEST: usize = 64 * 1024;
 /// Streams of one connection.
@@ -106,7 +112,7 @@ pub(super) async fn run(room: Arc<Rules>) -> anyhow::Result<()> {
     drain(&room).await;
     connections.close();
     if timeout(FAREWELL, connections.wait()).await.is_err() {
-        room.hub.streams().iter().for_each(|stream| stream.connection.cancel());
+        room.hub.streams().iter().for_each(|stream| stream.connection.abort());
     }
     Ok(())
 }
@@ -135,7 +141,7 @@ async fn watch_stuck(room: Arc<Rules>) {
             if stream.waiting().is_some_and(|since| since.elapsed() >= limit) {
                 tracing::info!(client = stream.client(), "it takes nothing: disconnecting it");
                 room.metrics.count_stuck();
-                stream.connection.cancel();
+                stream.connection.abort();
             }
         }
     }
@@ -174,45 +180,45 @@ impl Door {
             };
             let _ = socket.set_nodelay(true);
             let (room, others, tls) = (self.room.clone(), self.others.clone(), self.tls.clone());
-            self.connections.spawn(async move {
-                match tls {
-                    None => converse(room, others, socket, address).await,
-                    Some(tls) => match timeout(HANDSHAKE, tls.accept(socket)).await {
+            match tls {
+                None => self.connections.spawn(converse(room, others, socket, address)),
+                Some(tls) => self.connections.spawn(async move {
+                    match timeout(HANDSHAKE, tls.accept(socket)).await {
                         Ok(Ok(socket)) => converse(room, others, socket, address).await,
                         Ok(Err(error)) => tracing::debug!(%address, %error, "no TLS"),
                         Err(_) => tracing::debug!(%address, "no TLS in time"),
-                    },
-                }
-            });
+                    }
+                }),
+            };
         }
     }
 }
 
 /// Serves one connection until either side ends it.
-async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     room: Arc<Rules>,
     others: Routes,
     socket: S,
     address: SocketAddr,
-) {
-    let over = CancellationToken::new();
-    let mut builder = auto::Builder::new(TokioExecutor::new()).http2_only();
+) -> impl Future<Output = ()> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
-        .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
         .keep_alive_interval(Some(PING_EVERY))
         .keep_alive_timeout(PING_TIMEOUT)
         .max_send_buf_size(SEND_BUFFER)
         .max_header_list_size(16 * 1024);
-    let front = Front { transport: Transport { room, address, over: over.clone() }, others };
-    let connection = builder.serve_connection(TokioIo::new(socket), TowerToHyperService::new(front));
-    tokio::select! {
-        ended = connection => if let Err(error) = ended {
-            tracing::debug!(%address, error, "a connection ended");
-        },
-        () = over.cancelled() => {}
-    }
+    let (over, ending) = AbortHandle::new_pair();
+    let front = Front { transport: Transport { room, address, over }, others };
+    let connection = builder.serve_connection(TokioIo::new(socket), front);
+    Abortable::new(connection, ending).map(move |ended| {
+        if let Ok(Err(error)) = ended {
+            tracing::debug!(%address, %error, "a connection ended");
+        }
+    })
 }
 
 /// What is served beside the rules: which services there are, and whether they serve.
@@ -228,57 +234,62 @@ fn others(reporter: HealthReporter) -> anyhow::Result<Routes> {
 }
 
 /// What one connection is served by. The way to the rules is short, since it is everybody's.
-#[derive(Clone)]
 struct Front {
     transport: Transport,
     others: Routes,
 }
 
-impl Service<Request<Incoming>> for Front {
-    type Response = HttpResponse<Body>;
+type Answered = Result<Response<Outgoing>, Infallible>;
+
+impl hyper::service::Service<Request<Incoming>> for Front {
+    type Response = Response<Outgoing>;
     type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+    type Future = Either<Ready<Answered>, BoxFuture<'static, Answered>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
         if request.uri().path() == SUBSCRIBE {
-            let transport = self.transport.clone();
-            return Box::pin(async move {
-                let mut grpc = Grpc::new(Ready).max_decoding_message_size(LARGEST_REQUEST);
-                Ok(grpc.streaming(transport, request).await)
-            });
+            return Either::Left(ready(Ok(self.transport.answer(request))));
         }
-        Box::pin(self.others.call(request))
+        let answered = self.others.clone().call(request);
+        Either::Right(Box::pin(answered.map(|answer| answer.map(|answer| answer.map(Outgoing::Other)))))
     }
 }
 
 /// The transport service.
-#[derive(Clone)]
 struct Transport {
     room: Arc<Rules>,
     address: SocketAddr,
-    over: CancellationToken,
+    over: AbortHandle,
 }
 
-impl StreamingService<SubscribeRequest> for Transport {
-    type Response = Response;
-    type ResponseStream = Subscriber;
-    type Future = Now<Result<tonic::Response<Subscriber>, Status>>;
+impl Transport {
+    fn answer(&self, request: Request<Incoming>) -> Response<Outgoing> {
+        match self.subscriber(request) {
+            Ok(subscriber) => {
+                let mut response = Response::new(Outgoing::Rules(Some(subscriber)));
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+                response
+            }
+            Err(status) => status.into_http::<Body>().map(Outgoing::Other),
+        }
+    }
 
-    fn call(&mut self, request: tonic::Request<Streaming<SubscribeRequest>>) -> Self::Future {
+    fn subscriber(&self, request: Request<Incoming>) -> Result<Subscriber, Status> {
         let room = self.room.clone();
         if room.house.stop.is_cancelled() {
             // On this connection it would come back to this replica again and again.
-            self.over.cancel();
-            return ready(Err(Status::unavailable("this replica is stopping; another one serves")));
+            self.over.abort();
+            return Err(Status::unavailable("this replica is stopping; another one serves"));
+        }
+        if request.headers().get(ENCODING).is_some_and(|encoding| encoding != "identity") {
+            return Err(Status::unimplemented("requests may not be compressed"));
         }
         if room.hub.len() >= room.options.most_streams {
-            return ready(Err(Status::resource_exhausted("this replica has as many streams as it may have")));
+            return Err(Status::resource_exhausted("this replica has as many streams as it may have"));
         }
+        let decoder = ProstDecoder::<SubscribeRequest>::new(BufferSettings::new(REQUEST, REQUEST));
+        let requests = Streaming::new_request(decoder, request.into_body(), None, Some(LARGEST_REQUEST));
         let mailbox = room.hub.open(Some(self.address), room.house.clock.now(), self.over.clone());
-        ready(Ok(tonic::Response::new(Subscriber::new(room, mailbox, request.into_inner()))))
+        Ok(Subscriber::new(room, mailbox, requests))
     }
 }

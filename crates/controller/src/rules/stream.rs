@@ -41,7 +41,8 @@ pub(super) struct Subscriber {
     room: Arc<Rules>,
     mailbox: Arc<Mailbox>,
     requests: Streaming<SubscribeRequest>,
-    subscriptions: BTreeMap<u64, Subscription>,
+    /// Most streams have one, and a map has room for eleven from the first.
+    subscriptions: BTreeMap<u64, Box<Subscription>>,
     /// By kind, namespace and app, which is all that a client can tell them apart by.
     names: BTreeMap<(Kind, Arc<str>, Arc<str>), u64>,
     refusals: VecDeque<Response>,
@@ -157,9 +158,11 @@ impl Subscriber {
         self.last += 1;
         let number = self.last;
         let cell = self.room.join(&target, &self.mailbox, number);
-        self.names.insert(name, number);
+        // The cell's texts are everybody's; those of the request are let go.
+        let Target { kind, namespace, app, .. } = &cell.target;
+        self.names.insert((*kind, namespace.clone(), app.clone()), number);
         let subscription = Subscription { cell, owed: true, sent: None, floor: 0, lift: 0, outdated: None };
-        self.subscriptions.insert(number, subscription);
+        self.subscriptions.insert(number, Box::new(subscription));
     }
 
     fn unsubscribe(&mut self, name: &(Kind, Arc<str>, Arc<str>)) {

@@ -10,20 +10,20 @@ use super::{listen, publish};
 use crate::framing::{Framing, Lengths};
 use crate::sample;
 
-pub(crate) async fn run() -> anyhow::Result<()> {
+pub(crate) async fn run(rules: usize) -> anyhow::Result<()> {
     let listener = listen().await?;
-    let (news, reader) = watch::channel(message(0, 1));
+    let (news, reader) = watch::channel(message(rules, 0, 1));
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
             tokio::spawn(serve(socket, reader.clone()));
         }
     });
-    publish(news, message).await
+    publish(news, |instant, number| message(rules, instant, number)).await
 }
 
-fn message(instant: u64, number: i64) -> Bytes {
+fn message(rules: usize, instant: u64, number: i64) -> Bytes {
     let mut framed = Vec::new();
-    Lengths.put(&sample::response(instant, number).encode_to_vec(), &mut framed);
+    Lengths.put(&sample::response(rules, instant, number).encode_to_vec(), &mut framed);
     framed.into()
 }
 

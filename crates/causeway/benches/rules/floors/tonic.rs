@@ -18,15 +18,15 @@ use tonic_prost::ProstCodec;
 use super::{listen, publish};
 use crate::sample;
 
-pub(crate) async fn run() -> anyhow::Result<()> {
+pub(crate) async fn run(rules: usize) -> anyhow::Result<()> {
     let listener = listen().await?;
-    let (news, reader) = watch::channel(sample::response(0, 1));
+    let (news, reader) = watch::channel(sample::response(rules, 0, 1));
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
             tokio::spawn(serve(socket, Bare(reader.clone())));
         }
     });
-    publish(news, sample::response).await
+    publish(news, |instant, number| sample::response(rules, instant, number)).await
 }
 
 async fn serve(socket: TcpStream, service: Bare) -> anyhow::Result<()> {
