@@ -134,8 +134,8 @@ docker-push: ## Push IMG.
 	docker push $(IMG)
 
 .PHONY: install
-install: ## Install the definitions into the cluster of your kubeconfig.
-	kubectl apply -f deploy/crds.yaml
+install: ## Install the definitions into the cluster of your kubeconfig (ENABLE=vpc,rules: also those of rules).
+	kubectl apply $(patsubst %,-f %,$(CRDS))
 
 .PHONY: uninstall
 uninstall: ## Delete every tunnel, wait until gateways are clean, then remove the definitions (WAIT=120 FORCE=1).

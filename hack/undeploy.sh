@@ -114,6 +114,12 @@ remove_definitions() {
     die "a definition did not go within $wait s; kubectl get $tunnels,$records -A shows what is left of its kind"
 }
 
+# Others may have brought these, and rules are people's: nothing of ours is left in them.
+report_rules() {
+  ! defined faulttolerancerules.fault-tolerance.opensergo.io ||
+    say "the definitions of rules stay, and every rule; kubectl delete -f deploy/rules-crds.yaml removes both"
+}
+
 # What peers go on seeing, and how to take that away too.
 report_broker() {
   [[ $1 ]] || return 0
@@ -138,4 +144,5 @@ done
 if (($#)); then
   report_broker "$cluster"
 fi
+report_rules
 say "done"

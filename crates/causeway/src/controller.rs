@@ -18,6 +18,7 @@ use clap::ValueEnum;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -149,6 +150,8 @@ const RULES_WINDOW: Duration = Duration::from_millis(20);
 const RULES_STUCK_AFTER: Duration = Duration::from_secs(30);
 /// For so long a data plane may hold newer rules than a replica, which then is about to get them too.
 const RULES_OUTDATED_FOR: Duration = Duration::from_secs(10);
+/// How long a kind is followed that nobody asks for any more: whoever left may come back, and statuses say so by then.
+const RULES_LINGER: Duration = Duration::from_secs(5);
 /// How long a stop takes to let all data planes go.
 const RULES_DRAIN: Duration = Duration::from_secs(3);
 /// How often a gateway is looked at although nothing was heard of it: iptables has no monitor.
@@ -163,6 +166,9 @@ pub(crate) fn prepare(args: &Args) -> anyhow::Result<()> {
     if args.exit_with_parent {
         nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM).context("--exit-with-parent")?;
     }
+    // Each data plane is a connection, and where processes begin with 1,024 of them they may have more.
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).context("the limit of open files")?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).context("the limit of open files")?;
     Ok(())
 }
 
@@ -206,7 +212,7 @@ async fn options(args: Args) -> anyhow::Result<Options> {
         stuck_after: RULES_STUCK_AFTER,
         drain: RULES_DRAIN,
         outdated_for: RULES_OUTDATED_FOR,
-        on_demand: args.watch_on_demand,
+        on_demand: args.watch_on_demand.then_some(RULES_LINGER),
         most_streams: usize::try_from(args.rules_max_streams).unwrap_or(usize::MAX),
         clients: Some(args.rules_clients_listen),
         name: format!("osg-{}", if host.is_empty() { "unknown-host" } else { &host }),

@@ -4,26 +4,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_core::room::Change;
+use causeway_core::rules::replica::{LASTS, Renewal};
 use causeway_core::rules::state::Event;
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube::api::{DeleteParams, Patch};
+use kube::api::{DeleteParams, ListParams, Patch};
 use kube::core::DeserializeGuard;
 use kube::{Api, ResourceExt};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::Rules;
 use crate::clock::Clock;
 use crate::follow::Watch;
 use crate::sources::Sources;
-use crate::write::{patching, posting};
+use crate::write::{deleting, patching, posting};
 
 /// Marks the Leases of replicas.
 const LABEL: &str = "causeway/replica";
 /// How long a replica that has fallen silent counts.
-const LASTS: Duration = Duration::from_secs(60);
+const SILENT: Duration = Duration::from_secs(LASTS.cast_unsigned());
+/// How often what others left behind is looked for.
+const SWEPT_EVERY: Duration = Duration::from_secs(3600);
 
 impl Rules {
     fn leases(&self) -> Option<Api<Lease>> {
@@ -50,7 +52,7 @@ pub(super) fn start(room: &Arc<Rules>, sources: &mut Sources<'_, Rules>) {
     };
     let (client, clock) = (room.house.client.clone(), room.house.clock);
     // Lists every so often, since nothing is heard of one that fell silent.
-    let watch = Watch::new(Api::namespaced(client, &leases)).labels(&format!("{LABEL}=rules")).resync(LASTS);
+    let watch = Watch::new(Api::namespaced(client, &leases)).labels(&format!("{LABEL}=rules")).resync(SILENT);
     sources.watch("replicas", watch, replica(clock), |change, _| Event::Replicas(change));
 }
 
@@ -58,14 +60,14 @@ fn replica(clock: Clock) -> impl Fn(&DeserializeGuard<Lease>) -> (String, Option
     move |object| {
         let spec = object.0.as_ref().ok().and_then(|lease| lease.spec.as_ref());
         let holder = spec.and_then(|spec| spec.holder_identity.clone()).unwrap_or_else(|| object.name_any());
-        let lives = spec.is_some_and(|spec| is_alive(spec, clock.now()));
+        let lives = spec.is_some_and(|spec| renewal(spec).is_alive(clock.now().as_second()));
         (holder, lives.then_some(()))
     }
 }
 
-fn is_alive(spec: &LeaseSpec, now: Timestamp) -> bool {
-    let lasts = spec.lease_duration_seconds.map_or(LASTS.as_secs().cast_signed(), i64::from);
-    spec.renew_time.as_ref().is_some_and(|renewed| now.as_second() - renewed.0.as_second() <= lasts)
+fn renewal(spec: &LeaseSpec) -> Renewal {
+    let renewed = spec.renew_time.as_ref().map(|renewed| renewed.0.as_second());
+    Renewal { renewed, lasts: spec.lease_duration_seconds }
 }
 
 /// Holds this replica's Lease until the process stops.
@@ -75,11 +77,18 @@ pub(super) async fn run(room: Arc<Rules>) -> anyhow::Result<()> {
         return Ok(());
     };
     let name = room.lease_name();
+    let mut swept: Option<Instant> = None;
     loop {
         if let Err(error) = renew(&room, &leases, &name).await {
             tracing::warn!(%error, "this replica's lease could not be renewed");
         }
-        if room.house.stop.run_until_cancelled(sleep(LASTS / 4)).await.is_none() {
+        if swept.is_none_or(|swept| swept.elapsed() >= SWEPT_EVERY) {
+            swept = Some(Instant::now());
+            if let Err(error) = sweep(&room, &leases).await {
+                tracing::warn!(%error, "leases that crashed replicas left behind could not be deleted");
+            }
+        }
+        if room.house.stop.run_until_cancelled(sleep(SILENT / 4)).await.is_none() {
             break;
         }
     }
@@ -92,9 +101,25 @@ pub(super) async fn run(room: Arc<Rules>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Deletes what replicas left behind that crashed long ago: pods have a new name each time.
+async fn sweep(room: &Rules, leases: &Api<Lease>) -> kube::Result<()> {
+    let now = room.house.clock.now().as_second();
+    let listed = leases.list(&ListParams::default().labels(&format!("{LABEL}=rules"))).await?;
+    let abandoned = |lease: &Lease| lease.spec.as_ref().is_some_and(|spec| renewal(spec).is_abandoned(now));
+    for lease in listed.items.into_iter().filter(abandoned) {
+        let version = lease.metadata.resource_version.clone().unwrap_or_default();
+        match leases.delete(&lease.name_any(), &deleting(&version)).await {
+            // Another replica was first, or it was renewed after all.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            deleted => drop(deleted?),
+        }
+    }
+    Ok(())
+}
+
 async fn renew(room: &Rules, leases: &Api<Lease>, name: &str) -> kube::Result<()> {
     let renewed = MicroTime(room.house.clock.now());
-    let seconds = i32::try_from(LASTS.as_secs()).unwrap_or(i32::MAX);
+    let seconds = i32::try_from(LASTS).unwrap_or(i32::MAX);
     let spec = LeaseSpec {
         holder_identity: Some(room.house.identity.clone()),
         lease_duration_seconds: Some(seconds),

@@ -115,11 +115,11 @@ impl Mailbox {
 
 const LONGEST_IDENTIFIER: usize = 128;
 
-/// What a subscription answered to the present set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a subscription answered to the present set, from good to bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Answer {
-    Pending,
     Acked,
+    Pending,
     Failed,
 }
 
@@ -235,7 +235,7 @@ impl Cell {
                     // Rules of other names may say the same: nobody needs to be told.
                     inner.current = Current::Set(Arc::new(Shared::new(&self.target, set)));
                     inner.oversized = None;
-                    return Refreshed::News(0);
+                    return Refreshed::News;
                 }
                 if let Some(size) = Shared::oversize(&self.target, &set) {
                     let before = inner.oversized.replace((size, set.rules));
@@ -256,7 +256,7 @@ impl Cell {
         // Whoever wakes up looks at the cell at once, and should not have to wait until the last one is woken.
         drop(inner);
         concerned.iter().for_each(|(mailbox, subscription)| mailbox.add(*subscription));
-        Refreshed::News(concerned.len())
+        Refreshed::News
     }
 
     /// Takes note that a version was sent.
@@ -312,6 +312,20 @@ impl Cell {
         inner.rules()
     }
 
+    /// What each stream says of a rule, where it is in it.
+    fn answers(&self, rule: &ObjectKey) -> Vec<(u64, Answer)> {
+        let inner = lock(&self.inner);
+        let members = inner.members.iter().filter(|_| inner.has(rule));
+        members.map(|((stream, _), member)| (*stream, inner.answer_of(member, rule))).collect()
+    }
+
+    /// What a stream says of a rule, if it asks for this and it is in it.
+    fn answer(&self, stream: u64, rule: &ObjectKey) -> Option<Answer> {
+        let inner = lock(&self.inner);
+        let (_, member) = inner.members.range((stream, 0)..=(stream, u64::MAX)).next()?;
+        inner.has(rule).then(|| inner.answer_of(member, rule))
+    }
+
     /// What its subscribers say of a rule that is in it; none where it is not.
     fn share(&self, rule: &ObjectKey) -> Option<Share> {
         let inner = lock(&self.inner);
@@ -335,6 +349,21 @@ impl Cell {
 }
 
 impl Inner {
+    /// Whether a rule is in it, sent or not.
+    fn has(&self, rule: &ObjectKey) -> bool {
+        let sent = matches!(&self.current, Current::Set(shared) if shared.rules.binary_search(rule).is_ok());
+        sent || self.is_too_large(rule)
+    }
+
+    fn is_too_large(&self, rule: &ObjectKey) -> bool {
+        self.oversized.as_ref().is_some_and(|(_, rules)| rules.contains(rule))
+    }
+
+    /// What a subscriber says of a rule; of one that could not be sent everybody says the same.
+    fn answer_of(&self, member: &Member, rule: &ObjectKey) -> Answer {
+        if self.is_too_large(rule) { Answer::Failed } else { member.answer }
+    }
+
     fn count(&mut self, answer: Answer, more: bool) {
         let counter = match answer {
             Answer::Pending => return,
@@ -373,8 +402,8 @@ impl Current {
 pub(super) enum Refreshed {
     /// It was.
     Same,
-    /// So many subscriptions have news.
-    News(usize),
+    /// Whoever asks for it has news.
+    News,
     /// The set has so many bytes: nobody could take it, and the last good one stays.
     TooLarge(usize),
 }
@@ -463,10 +492,24 @@ impl Hub {
         lock(&self.cells).get(target).cloned()
     }
 
-    /// What all subscribers here say of a rule.
+    /// What all data planes here say of a rule. One that asks for its app and for all of them counts once, by what it
+    /// says worse.
     pub(super) fn share(&self, kind: Kind, rule: &ObjectKey, app: &Arc<str>) -> Share {
         let cells = self.concerned(kind, &rule.namespace().into(), app);
         let shares = cells.iter().filter_map(|cell| cell.share(rule));
-        shares.fold(Share::default(), |sum, share| sum.plus(&share))
+        let mut sum = shares.fold(Share::default(), |sum, share| sum.plus(&share));
+        let (all, one): (Vec<_>, Vec<_>) = cells.iter().partition(|cell| &*cell.target.app == ANY_APP);
+        // Those who ask for all are few.
+        for (stream, answer) in all.iter().flat_map(|cell| cell.answers(rule)) {
+            if let Some(other) = one.iter().find_map(|cell| cell.answer(stream, rule)) {
+                let counter = match answer.min(other) {
+                    Answer::Acked => &mut sum.acked,
+                    Answer::Pending => &mut sum.pending,
+                    Answer::Failed => &mut sum.failed,
+                };
+                *counter = counter.saturating_sub(1);
+            }
+        }
+        sum
     }
 }

@@ -23,8 +23,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use causeway_core::ObjectKey;
-use causeway_core::rules::Kind;
 use causeway_core::rules::state::{Scope, State, Target};
+use causeway_core::rules::{Kind, RuleStatus};
 use tokio::sync::watch as channel;
 use tokio::time::Instant;
 
@@ -54,8 +54,8 @@ pub struct Options {
     pub most_streams: usize,
     /// For so long a client may hold a newer version than this replica, which then is about to get it too.
     pub outdated_for: Duration,
-    /// Whether a kind is followed only while somebody asks for it.
-    pub on_demand: bool,
+    /// Where a kind is followed only while somebody asks for it: how long it is followed after that.
+    pub on_demand: Option<Duration>,
     /// What this control plane calls itself.
     pub name: String,
     /// Where can be asked who is connected, if anywhere.
@@ -76,6 +76,8 @@ pub struct Rules {
     waiting: Mutex<BTreeMap<Scope, Instant>>,
     /// When a rule's share was last written.
     written: Mutex<BTreeMap<(Kind, ObjectKey), Instant>>,
+    /// What was last said by events of rules whose definition has no status.
+    told: Mutex<BTreeMap<(Kind, ObjectKey), RuleStatus>>,
 }
 
 /// Sets are compiled and announced.
@@ -106,6 +108,7 @@ impl Rules {
             bound: channel::Sender::new(Vec::new()),
             waiting: Mutex::default(),
             written: Mutex::default(),
+            told: Mutex::default(),
         });
         room.metrics.register(&room);
         room
@@ -170,7 +173,7 @@ impl Rules {
         });
         match refreshed {
             Refreshed::Same => {}
-            Refreshed::News(_) => self.tally(&cell.target),
+            Refreshed::News => self.tally(&cell.target),
             Refreshed::TooLarge(size) => {
                 let Target { kind, namespace, app, .. } = &cell.target;
                 tracing::warn!(%kind, %namespace, %app, size, "the set is larger than data planes take; the last one stays");

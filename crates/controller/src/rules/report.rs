@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use causeway_api::rules::{resource, status};
 use causeway_core::ObjectKey;
-use causeway_core::rules::status::{ACCEPTED, DISTRIBUTED};
+use causeway_core::rules::status::{News as Said, news};
 use causeway_core::rules::{Kind, RuleStatus, Share};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Api;
@@ -16,7 +16,7 @@ use super::{REPORTS_EVERY, Rules};
 use crate::election::Term;
 use crate::events::News;
 use crate::queue::Next;
-use crate::write::{self, guarded, patching};
+use crate::write::{guarded, patching};
 
 impl Rules {
     fn api(&self, kind: Kind, key: &ObjectKey) -> Api<DynamicObject> {
@@ -45,29 +45,24 @@ impl Rules {
             return wait;
         }
         let patch = Patch::Merge(json!({ "status": status::share(replica, &share) }));
-        let api = self.api(kind, key);
-        let params = patching();
-        match api.patch_status(key.name(), &params, &patch).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => {
-                // The object has gone, or its definition knows no status: then only events can say it.
-                self.say_by_event(kind, key, &share, term);
+        let (api, params) = (self.api(kind, key), patching());
+        match guarded(term, "share", unless_missing(api.patch_status(key.name(), &params, &patch))).await {
+            Ok(Some(_)) => Next::Done,
+            Ok(None) => {
+                self.say_failure(kind, key, &share, term);
                 Next::Done
             }
-            written => guarded(term, "share", std::future::ready(written)).await.err().unwrap_or(Next::Done),
+            Err(next) => next,
         }
     }
 
-    /// Says what a status would.
-    fn say_by_event(&self, kind: Kind, key: &ObjectKey, share: &Share, term: &Term) {
-        let state = self.desk.state();
-        let Some(kept) = state.rule(kind, key) else { return };
-        let (reason, note) = match (&kept.refusal, &share.failure) {
-            (Some(refusal), _) => ("Refused", refusal.to_string()),
-            (None, Some(failure)) => ("Failed", format!("{}: {}", failure.client, failure.message)),
-            (None, None) => return,
-        };
-        let about = reference(kind, key, &kept.uid);
-        self.house.announcer.announce(term, News { about, warning: true, reason: reason.into(), note });
+    /// Says by an event what a status would.
+    fn say_failure(&self, kind: Kind, key: &ObjectKey, share: &Share, term: &Term) {
+        let uid = self.desk.state().rule(kind, key).map(|kept| kept.uid.clone());
+        if let (Some(uid), Some(failure)) = (uid, &share.failure) {
+            let message = format!("{}: {}", failure.client, failure.message);
+            self.announce(kind, key, &uid, Said { warning: true, reason: "Failed".into(), message }, term);
+        }
     }
 
     fn too_soon(&self, kind: Kind, key: &ObjectKey) -> Option<Next> {
@@ -90,6 +85,7 @@ impl Rules {
         let (before, said, version, uid) = {
             let state = self.desk.state();
             let (Some(kept), Some(said)) = (state.rule(kind, key), state.status(kind, key)) else {
+                self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(&(kind, key.clone()));
                 return Next::Done;
             };
             (kept.status.clone(), said, kept.resource_version.clone(), kept.uid.clone())
@@ -98,39 +94,44 @@ impl Rules {
             return Next::Done;
         }
         let body = status::total(&said.status, &said.gone, self.house.clock.now());
-        match write::status(term, &self.api(kind, key), key.name(), &version, body).await {
-            Ok(_) => {
-                self.announce_change(kind, key, &uid, &before, &said.status, term);
-                Next::Done
-            }
-            Err(next) => next,
+        let patch = Patch::Merge(json!({ "metadata": { "resourceVersion": version }, "status": body }));
+        let (api, params) = (self.api(kind, key), patching());
+        let before = match guarded(
+            term,
+            "status",
+            unless_missing(api.patch_status(key.name(), &params, &patch)),
+        )
+        .await
+        {
+            Ok(Some(_)) => before,
+            Ok(None) => self.told_before(kind, key, &said.status),
+            Err(next) => return next,
+        };
+        for news in news(&before, &said.status) {
+            self.announce(kind, key, &uid, news, term);
         }
+        Next::Done
     }
 
-    /// One event when a condition turns bad or good again.
-    fn announce_change(
-        &self,
-        kind: Kind,
-        key: &ObjectKey,
-        uid: &str,
-        before: &RuleStatus,
-        after: &RuleStatus,
-        term: &Term,
-    ) {
-        for condition in [ACCEPTED, DISTRIBUTED] {
-            let (before, after) = (before.conditions.get(condition), after.conditions.get(condition));
-            let Some(after) = after else { continue };
-            let is_bad = matches!(after.reason.as_str(), "Refused" | "NoApp" | "Failed");
-            let was_bad =
-                before.is_some_and(|before| matches!(before.reason.as_str(), "Refused" | "NoApp" | "Failed"));
-            let same = before.is_some_and(|before| before.reason == after.reason);
-            if same || !(is_bad || was_bad && after.is_true()) {
-                continue;
-            }
-            let about = reference(kind, key, uid);
-            let (reason, note) = (after.reason.clone(), after.message.clone());
-            self.house.announcer.announce(term, News { about, warning: is_bad, reason, note });
-        }
+    /// What was said of a rule by events alone, before this.
+    fn told_before(&self, kind: Kind, key: &ObjectKey, now: &RuleStatus) -> RuleStatus {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.insert((kind, key.clone()), now.clone()).unwrap_or_default()
+    }
+
+    fn announce(&self, kind: Kind, key: &ObjectKey, uid: &str, said: Said, term: &Term) {
+        let Said { warning, reason, message: note } = said;
+        let about = reference(kind, key, uid);
+        self.house.announcer.announce(term, News { about, warning, reason, note });
+    }
+}
+
+/// A write of a status. There is none if the object has gone, or if its definition knows no status: then only events
+/// can say it.
+async fn unless_missing<T>(request: impl Future<Output = kube::Result<T>>) -> kube::Result<Option<T>> {
+    match request.await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        other => other.map(Some),
     }
 }
 

@@ -21,7 +21,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 use tonic::body::Body;
@@ -181,7 +181,11 @@ impl Door {
             let _ = socket.set_nodelay(true);
             let (room, others, tls) = (self.room.clone(), self.others.clone(), self.tls.clone());
             match tls {
-                None => self.connections.spawn(converse(room, others, socket, address)),
+                None => self.connections.spawn(async move {
+                    if speaks(&socket).await {
+                        converse(room, others, socket, address).await;
+                    }
+                }),
                 Some(tls) => self.connections.spawn(async move {
                     match timeout(HANDSHAKE, tls.accept(socket)).await {
                         Ok(Ok(socket)) => converse(room, others, socket, address).await,
@@ -192,6 +196,22 @@ impl Door {
             };
         }
     }
+}
+
+/// Whether a client begins as one of HTTP/2 does, within reason: who never says anything is never asked whether it lives.
+async fn speaks(socket: &TcpStream) -> bool {
+    let mut preface = [0; 24];
+    let said = async {
+        loop {
+            match socket.peek(&mut preface).await {
+                Ok(0) | Err(_) => return false,
+                Ok(length) if length == preface.len() => return true,
+                // To be peeked at it is ready already.
+                Ok(_) => sleep(Duration::from_millis(50)).await,
+            }
+        }
+    };
+    timeout(HANDSHAKE, said).await.unwrap_or(false)
 }
 
 /// Serves one connection until either side ends it.

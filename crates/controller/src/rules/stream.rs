@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use causeway_core::rules::state::Target;
-use causeway_core::rules::subscription::{Push, Unanswered, Verdict, verdict};
+use causeway_core::rules::subscription::{Push, Resent, Unanswered, Verdict, Versions, verdict};
 use causeway_core::rules::wire::transport::v1::{SubscribeOpType, SubscribeRequest};
 use causeway_core::rules::{Failure, Kind};
 use futures::{Stream, StreamExt};
@@ -33,8 +33,6 @@ const MOST_SUBSCRIPTIONS: usize = 8192;
 const TURN: usize = 32;
 /// How soon something else is tried for a client that still holds a newer version.
 const NEXT_LIFT: Duration = Duration::from_secs(1);
-/// What is first added to come above what a client holds; each time in vain it is 16 times as much.
-const FIRST_LIFT: i64 = 1 << 20;
 
 /// A stream.
 pub(super) struct Subscriber {
@@ -55,21 +53,14 @@ struct Subscription {
     cell: Arc<Cell>,
     /// An answer is owed, also if nothing changed.
     owed: bool,
-    sent: Option<(Arc<Shared>, i64)>,
-    /// What the version is at least, for a client that holds a higher one than there is.
-    floor: i64,
-    /// What was last added to come above that.
-    lift: i64,
+    sent: Option<Arc<Shared>>,
+    versions: Versions,
     outdated: Option<Outdated>,
 }
 
 impl Subscription {
-    /// Which version a set is sent with: on a stream it never falls, and rises with each other set.
-    fn version_of(&self, shared: &Arc<Shared>) -> i64 {
-        let least = self.sent.as_ref().map_or(0, |(sent, version)| {
-            if Arc::ptr_eq(sent, shared) { *version } else { version.saturating_add(1) }
-        });
-        shared.version().max(least).max(self.floor)
+    fn was_sent(&self, shared: &Arc<Shared>) -> bool {
+        self.sent.as_ref().is_some_and(|sent| Arc::ptr_eq(sent, shared))
     }
 }
 
@@ -161,7 +152,8 @@ impl Subscriber {
         // The cell's texts are everybody's; those of the request are let go.
         let Target { kind, namespace, app, .. } = &cell.target;
         self.names.insert((*kind, namespace.clone(), app.clone()), number);
-        let subscription = Subscription { cell, owed: true, sent: None, floor: 0, lift: 0, outdated: None };
+        let (owed, sent, versions, outdated) = (true, None, Versions::default(), None);
+        let subscription = Subscription { cell, owed, sent, versions, outdated };
         self.subscriptions.insert(number, Box::new(subscription));
     }
 
@@ -186,7 +178,7 @@ impl Subscriber {
         let Some(push) = self.unanswered.answered(number) else { return };
         let Some(subscription) = self.subscriptions.get_mut(&push.subscription) else { return };
         // Only the newest counts: whoever answers an older one will answer that as well.
-        if subscription.sent.as_ref().is_none_or(|(_, version)| *version != push.version) {
+        if subscription.versions.last() != Some(push.version) {
             return;
         }
         let status = request.status.as_ref().map(|status| (status.code, status.message.as_str()));
@@ -199,8 +191,8 @@ impl Subscriber {
             Verdict::Outdated => {
                 cell.noted(stream, push.subscription, last);
                 let lists = self.room.lists(cell.target.kind);
-                let wait = if subscription.floor == 0 { self.room.options.outdated_for } else { NEXT_LIFT };
-                let due = Instant::now() + wait;
+                let again = subscription.versions.was_raised();
+                let due = Instant::now() + if again { NEXT_LIFT } else { self.room.options.outdated_for };
                 subscription.outdated.get_or_insert(Outdated { due, lists });
                 self.wake_at(due);
                 return;
@@ -254,11 +246,11 @@ impl Subscriber {
                     self.refuse(NO_SUCH_KIND, &format!("the definition of {kind} is not installed"), &about);
                 }
                 Current::Set(shared) => {
-                    let version = subscription.version_of(&shared);
-                    let is_same = |(sent, _): &(Arc<Shared>, i64)| Arc::ptr_eq(sent, &shared);
-                    if !subscription.owed && subscription.sent.as_ref().is_some_and(is_same) {
+                    let again = subscription.was_sent(&shared);
+                    if again && !subscription.owed {
                         continue;
                     }
+                    let version = subscription.versions.of(shared.version(), again);
                     return Some(self.send(number, shared, version));
                 }
             }
@@ -274,7 +266,8 @@ impl Subscriber {
                 code = ANSWER;
             }
             subscription.cell.sent(self.mailbox.stream, number, version);
-            subscription.sent = Some((shared.clone(), version));
+            subscription.versions.sent(version);
+            subscription.sent = Some(shared.clone());
         }
         self.room.metrics.count_push();
         shared.response(code, version, self.room.name(), &id)
@@ -286,17 +279,14 @@ impl Subscriber {
         }
     }
 
-    /// Sends again to clients that hold a newer version than this replica's. Another replica may have listed later, with
-    /// the same rules: then the version of a list made now is enough. If it is not, the cluster counts from a lower number
-    /// again, as one that was restored does, and the version is lifted above that.
-    fn lift(&mut self) {
+    /// Sends again to clients that hold a newer version than this replica's, once a list was made after they said so.
+    fn raise(&mut self) {
         let now = Instant::now();
         for (number, subscription) in &mut self.subscriptions {
             let Some(outdated) = subscription.outdated.filter(|outdated| outdated.due <= now) else {
                 continue;
             };
             let kind = subscription.cell.target.kind;
-            let Some(sent) = subscription.sent.as_ref().map(|(_, version)| *version) else { continue };
             if self.room.lists(kind) == outdated.lists {
                 self.room.list_anew(kind);
                 subscription.outdated = Some(Outdated { due: now + NEXT_LIFT, ..outdated });
@@ -304,16 +294,10 @@ impl Subscriber {
             }
             subscription.outdated = None;
             let listed = self.room.version(&subscription.cell.target).unwrap_or_default();
-            subscription.floor = if listed > sent {
-                listed
-            } else {
-                subscription.lift = subscription.lift.saturating_mul(16).max(FIRST_LIFT);
-                tracing::warn!(
-                    client = self.mailbox.client(), %kind, lift = subscription.lift,
-                    "it holds a newer version than the API server has: sending above that"
-                );
-                sent.saturating_add(subscription.lift)
-            };
+            if let Resent::Lifted(lift) = subscription.versions.raise(listed) {
+                let client = self.mailbox.client();
+                tracing::warn!(client, %kind, lift, "it holds a newer version than the API server has: sending above that");
+            }
             subscription.owed = true;
             self.mailbox.add(*number);
         }
@@ -340,7 +324,7 @@ impl Stream for Subscriber {
             if let Some(timer) = &mut this.timer
                 && timer.as_mut().poll(context).is_ready()
             {
-                this.lift();
+                this.raise();
                 continue;
             }
             if let Some(response) = this.next_response() {

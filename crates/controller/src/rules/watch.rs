@@ -24,9 +24,6 @@ use super::{Rules, alive};
 use crate::follow::{Interruption, Seen, Watch};
 use crate::sources::{Feed, Sources, Standing};
 
-/// How long a kind that nobody asks for is followed on.
-const LINGER: Duration = Duration::from_secs(5);
-
 /// How each kind is followed.
 #[derive(Default)]
 pub(super) struct Kinds(Mutex<BTreeMap<Kind, Followed>>);
@@ -85,15 +82,14 @@ where
     K: RuleKind + Clone + Debug + Send + Sync + 'static,
 {
     let room = room.clone();
-    if room.options.on_demand {
-        sources.beside(K::KIND.plural(), |feed| follow_on_demand::<K>(room, feed));
-    } else {
-        sources.task(K::KIND.plural(), |feed| follow::<K>(room, feed));
+    match room.options.on_demand {
+        Some(linger) => sources.beside(K::KIND.plural(), |feed| follow_on_demand::<K>(room, feed, linger)),
+        None => sources.task(K::KIND.plural(), |feed| follow::<K>(room, feed)),
     }
 }
 
 /// Follows a kind from its first subscription to its last.
-async fn follow_on_demand<K>(room: Arc<Rules>, feed: Feed<Rules>)
+async fn follow_on_demand<K>(room: Arc<Rules>, feed: Feed<Rules>, linger: Duration)
 where
     K: RuleKind + Clone + Debug + Send + Sync + 'static,
 {
@@ -105,7 +101,7 @@ where
                     return;
                 }
                 // Statuses say by then that nobody asks any more; and whoever left may come back.
-                if timeout(LINGER, asked.wait_for(|count| *count > 0)).await.is_err() {
+                if timeout(linger, asked.wait_for(|count| *count > 0)).await.is_err() {
                     return;
                 }
             }

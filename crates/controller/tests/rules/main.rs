@@ -6,6 +6,7 @@ mod protocol;
 mod statuses;
 #[path = "../support/mod.rs"]
 mod support;
+mod tls;
 mod versions;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,6 +19,7 @@ use causeway_controller::events::{Announcer, Line};
 use causeway_controller::room::{self, House, Parts};
 use causeway_controller::rules::{Options, Rules};
 use causeway_core::rules::Kind;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -73,7 +75,7 @@ impl Site {
             drain: Duration::from_millis(500),
             most_streams: 10_000,
             outdated_for: Duration::from_secs(1),
-            on_demand: false,
+            on_demand: None,
             name: "osg-test".into(),
             clients: None,
         };
@@ -98,6 +100,10 @@ impl Site {
         let (user_agent, resources) = (Some(user.into()), vec!["leases".into()]);
         let leases = Match { user_agent, resources, ..Match::default() };
         self.server.faults().set(vec![Fault::new(Switch::Freeze).on(leases)]).expect("a fault");
+    }
+
+    fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), support::LEASES)
     }
 
     fn clear_faults(&self) {
@@ -142,7 +148,6 @@ struct Replica {
     house: House,
     parts: Parts,
     address: SocketAddr,
-    #[allow(dead_code, reason = "it lives as long")]
     room: Arc<Rules>,
     /// The events that it would publish.
     announced: Option<Line>,

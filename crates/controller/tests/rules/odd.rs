@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use causeway_core::rules::Kind;
+use causeway_core::rules::wire::transport::v1::SubscribeResponse;
+use kube::api::PostParams;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::plane::{Plane, rules, said, target};
+use crate::plane::{LIMIT, PATIENCE, Plane, rules, said, target};
 use crate::{Site, support};
-
-const LIMIT: Kind = Kind::RateLimitStrategy;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_set_larger_than_data_planes_take_is_not_sent_and_the_rule_says_so() {
@@ -58,16 +58,71 @@ async fn under_a_definition_without_a_status_rules_are_sent_and_failures_are_eve
     let mut plane = Plane::subscribed(replica.address, LIMIT, "foo").await;
     let response = plane.next().await;
     plane.answer(&response, "NACK", 4000, "bad bytes");
-    let news =
-        tokio::time::timeout(crate::plane::PATIENCE, said.recv()).await.expect("in time").expect("an event");
-    assert_eq!((news.1.reason.as_str(), news.1.warning), ("Failed", true));
-    assert!(news.1.note.contains("bad bytes"), "{}", news.1.note);
+    let mut next = async || {
+        let said = tokio::time::timeout(PATIENCE, said.recv()).await;
+        said.expect("in time").expect("an event").1
+    };
+    let news = next().await;
+    assert_eq!((news.reason.as_str(), news.warning), ("Failed", true));
+    assert!(news.note.contains("bad bytes"), "{}", news.note);
+
+    // Nobody asks for these two.
+    site.limit("nobodys", "", 10).await;
+    let news = next().await;
+    assert_eq!((news.reason.as_str(), news.about.name.as_deref()), ("NoApp", Some("nobodys")));
+    let breaker = Kind::CircuitBreakerStrategy;
+    let spec = json!({ "strategy": "SlowRequestRatio", "triggerRatio": "60%", "statDuration": "30s",
+                       "recoveryTimeout": "5s", "minRequestAmount": 5, "slowConditions": { "maxAllowedRt": "100d" } });
+    site.create(breaker, "odd", json!({ "app": "bar" }), spec).await;
+    let news = next().await;
+    assert_eq!((news.reason.as_str(), news.about.name.as_deref()), ("Refused", Some("odd")));
+    assert!(news.note.contains("spec.slowConditions.maxAllowedRt"), "{}", news.note);
+    // Once each: another edit that mends nothing is no news, but mending is.
+    site.patch(breaker, "odd", json!({ "metadata": { "annotations": { "a": "b" } } })).await;
+    site.patch(breaker, "odd", json!({ "spec": { "slowConditions": { "maxAllowedRt": "100ms" } } })).await;
+    let news = next().await;
+    assert_eq!((news.reason.as_str(), news.warning), ("Converted", false));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_a_crashed_replica_left_behind_goes_and_a_young_one_stays() {
+    let site = Site::start().await;
+    let now = jiff::Timestamp::now();
+    for (name, age) in [("old", 7200), ("young", 600)] {
+        let renewed = now - jiff::SignedDuration::from_secs(age);
+        let lease = json!({
+            "metadata": { "name": name, "labels": { "causeway/replica": "rules" } },
+            "spec": { "holderIdentity": name, "leaseDurationSeconds": 60, "renewTime": format!("{renewed:.6}") },
+        });
+        let lease = serde_json::from_value(lease).expect("a lease");
+        site.leases().create(&PostParams::default(), &lease).await.expect("created");
+    }
+    let _replica = site.replica("a").await;
+    let there = async |name| site.leases().get_opt(name).await.expect("an answer").is_some();
+    support::until("the old one is gone", async || !there("old").await).await;
+    assert!(there("young").await && there("causeway-rules-a").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_does_not_begin_is_let_go() {
+    let site = Site::start().await;
+    let replica = site.replica("a").await;
+    let mut silent = TcpStream::connect(replica.address).await.expect("it listens");
+    let mut halting = TcpStream::connect(replica.address).await.expect("it listens");
+    halting.write_all(b"PRI * HTTP").await.expect("written");
+    for socket in [&mut silent, &mut halting] {
+        let mut rest = Vec::new();
+        let ended = tokio::time::timeout(PATIENCE, socket.read_to_end(&mut rest)).await;
+        assert_eq!(ended.expect("it ends in time").unwrap_or_default(), 0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_demand_a_kind_is_followed_while_somebody_asks_for_it() {
+    // Long enough that the status says that nobody asks.
+    const LINGER: Duration = Duration::from_secs(2);
     let site = Site::start().await;
-    let replica = site.replica_with("a", |options| options.on_demand = true).await;
+    let replica = site.replica_with("a", |options| options.on_demand = Some(LINGER)).await;
     site.limit("ten", "foo", 10).await;
     let watches = || site.watches("ratelimitstrategies");
     assert_eq!(watches(), 0, "nobody asks");
@@ -81,16 +136,23 @@ async fn on_demand_a_kind_is_followed_while_somebody_asks_for_it() {
         status["conditions"].to_string().contains("NoSubscriber")
     })
     .await;
+    let before = watches();
+    support::until("it was let go, and is followed anew for the next", async || {
+        // Whoever comes too early keeps it followed.
+        tokio::time::sleep(LINGER + Duration::from_millis(300)).await;
+        let mut plane = Plane::subscribed(replica.address, LIMIT, "foo").await;
+        plane.until_rules(1).await;
+        watches() > before
+    })
+    .await;
     // What changes while nobody asks is there when somebody does.
-    tokio::time::sleep(Duration::from_secs(6)).await;
     site.patch(LIMIT, "ten", json!({ "spec": { "threshold": 99 } })).await;
     let mut plane = Plane::subscribed(replica.address, LIMIT, "foo").await;
-    let response = plane.until_rules(1).await;
-    assert!(
-        response
-            .data_with_version
-            .is_some_and(|data| data.data[0].value.ends_with(&[0x20, 99, 0x28, 1, 0x30, 2]))
-    );
+    let is_new = |response: SubscribeResponse| {
+        let data = response.data_with_version.map(|data| data.data).unwrap_or_default();
+        data.iter().any(|rule| rule.value.ends_with(&[0x20, 99, 0x28, 1, 0x30, 2]))
+    };
+    while !is_new(plane.next().await) {}
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -16,6 +16,8 @@ use tonic::transport::Endpoint;
 use tonic::{Request, Streaming};
 use tonic_prost::ProstCodec;
 
+/// The simplest kind.
+pub(crate) const LIMIT: Kind = Kind::RateLimitStrategy;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 const METHOD: &str = "/io.opensergo.proto.transport.v1.OpenSergoUniversalTransportService/SubscribeConfig";
 
@@ -88,6 +90,12 @@ impl Plane {
         if let Ok(response) = timeout(wait, self.responses.next()).await {
             panic!("it was sent {response:?}");
         }
+    }
+
+    /// Whether anything comes before the stream ends.
+    pub(crate) async fn is_answered(&mut self) -> bool {
+        let next = timeout(PATIENCE, self.responses.next()).await.expect("an answer or an end in time");
+        matches!(next, Some(Ok(_)))
     }
 
     /// How the stream ends.

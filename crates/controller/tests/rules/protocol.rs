@@ -8,10 +8,8 @@ use causeway_core::rules::wire::transport::v1::{SubscribeRequest, SubscribeRespo
 use prost::Message;
 use serde_json::json;
 
-use crate::plane::{PATIENCE, Plane, rules, said, target, version};
+use crate::plane::{LIMIT, PATIENCE, Plane, rules, said, target, version};
 use crate::{Site, support};
-
-const LIMIT: Kind = Kind::RateLimitStrategy;
 
 fn thresholds(response: &SubscribeResponse) -> Vec<(String, i64)> {
     let data = &response.data_with_version.as_ref().expect("rules").data;

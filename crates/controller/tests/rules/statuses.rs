@@ -4,10 +4,8 @@ use causeway_core::rules::Kind;
 use causeway_core::rules::wire::transport::v1::SubscribeRequest;
 use serde_json::{Value, json};
 
-use crate::plane::Plane;
+use crate::plane::{LIMIT, Plane, target};
 use crate::{Site, support};
-
-const LIMIT: Kind = Kind::RateLimitStrategy;
 
 fn counts(status: &Value) -> [i64; 3] {
     ["acked", "failed", "pending"].map(|name| status[name].as_i64().unwrap_or_default())
@@ -70,6 +68,30 @@ async fn a_rule_says_how_many_run_it_and_who_refused_and_why() {
         condition(&status, "Distributed").is_some_and(|it| it.0 == "True")
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_data_plane_that_asks_for_its_app_and_for_all_counts_once_by_what_it_says_worse() {
+    let site = Site::start().await;
+    let replica = site.replica("a").await;
+    site.limit("ten", "foo", 10).await;
+    let mut both = Plane::subscribed(replica.address, LIMIT, "foo").await;
+    both.subscribe(target(LIMIT, "default", "*"));
+    let mut other = Plane::subscribed(replica.address, LIMIT, "*").await;
+    other.until_rules(1).await;
+    let first = both.next().await;
+    both.ack(&first);
+    until_counts(&site, "ten", [1, 0, 1]).await;
+    let second = both.next().await;
+    both.ack(&second);
+    until_counts(&site, "ten", [2, 0, 0]).await;
+    site.patch(LIMIT, "ten", json!({ "spec": { "threshold": 11 } })).await;
+    other.until_rules(1).await;
+    let first = both.next().await;
+    both.answer(&first, "NACK", 4000, "bad bytes");
+    let second = both.next().await;
+    both.ack(&second);
+    until_counts(&site, "ten", [1, 1, 0]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,13 +1,10 @@
 //! Versions: across restarts and replicas, and for clients that hold a higher one than there is.
 
-use causeway_core::rules::Kind;
 use causeway_core::rules::wire::transport::v1::SubscribeResponse;
 use serde_json::json;
 
 use crate::Site;
-use crate::plane::{Plane, rules, said, version};
-
-const LIMIT: Kind = Kind::RateLimitStrategy;
+use crate::plane::{LIMIT, Plane, rules, said, version};
 
 /// A client that drops what is older than what it holds, as the SDKs do.
 struct Holding {

@@ -20,6 +20,9 @@ use kube::Client;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+/// Where replicas have their Leases.
+pub(crate) const LEASES: &str = "default";
+
 /// A server with one namespace, `default`.
 pub(crate) async fn server() -> Server {
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -46,7 +49,7 @@ pub(crate) fn house(client: &Client, identity: &str) -> House {
     House {
         client: client.clone(),
         identity: identity.into(),
-        lease_namespace: Some("default".into()),
+        lease_namespace: Some(LEASES.into()),
         lease_times: Times::default(),
         clock: Clock::System,
         seed: 1,

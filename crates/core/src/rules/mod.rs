@@ -12,6 +12,7 @@ pub mod convert;
 mod kept;
 mod kind;
 pub mod object;
+pub mod replica;
 mod router;
 pub mod rule;
 pub mod state;

@@ -24,6 +24,10 @@ pub(super) fn configuration(
     name: &str,
     router: &Router,
 ) -> Result<RouteConfiguration, Refusal> {
+    // Whoever gets one without a host, or with weights of nothing, refuses it as a whole.
+    if router.hosts.is_empty() {
+        return Err(Refusal::new("spec.hosts", "there is no host"));
+    }
     let mut routes = Vec::new();
     for (at, http) in router.http.iter().enumerate() {
         let action = action(namespace, &format!("spec.http[{at}].route"), http)?;
@@ -74,6 +78,9 @@ fn action(namespace: &str, field: &str, http: &HttpRoute) -> Result<RouteAction,
                     ));
                 };
                 clusters.push(ClusterWeight { name: name(to), weight: Some(weight) });
+            }
+            if several.iter().all(|destination| destination.weight == Some(0)) {
+                return Err(Refusal::new(field, "the weights add up to nothing"));
             }
             ClusterSpecifier::WeightedClusters(WeightedCluster { clusters })
         }

@@ -1,4 +1,4 @@
-//! What a data plane answers, and to what.
+//! What a data plane is sent under which version, what it answers, and to what.
 
 use std::collections::BTreeMap;
 
@@ -78,9 +78,94 @@ impl Unanswered {
     }
 }
 
+/// What is first added to come above what a client holds; each time in vain it is 16 times as much.
+const FIRST_LIFT: i64 = 1 << 20;
+
+/// The versions that one of a stream's subscriptions is sent. They never fall, and rise with each other set.
+#[derive(Debug, Default)]
+pub struct Versions {
+    sent: Option<i64>,
+    /// What a version is at least, for a client that holds a higher one than there is.
+    least: i64,
+    /// What was last added to come above that.
+    lift: i64,
+}
+
+/// How a client that holds something newer is sent what there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resent {
+    /// Under the version of a later list, which is higher.
+    AsListed,
+    /// So much above what it was sent: the cluster counts from a lower number again.
+    Lifted(i64),
+}
+
+impl Versions {
+    /// The version that a set has on this stream; `again` where it is the one that was sent last.
+    pub fn of(&self, version: i64, again: bool) -> i64 {
+        let above = |sent: i64| if again { sent } else { sent.saturating_add(1) };
+        version.max(self.least).max(self.sent.map_or(0, above))
+    }
+
+    /// Takes note that a version was sent.
+    pub fn sent(&mut self, version: i64) {
+        self.sent = Some(version);
+    }
+
+    /// What was last sent.
+    pub fn last(&self) -> Option<i64> {
+        self.sent
+    }
+
+    /// Whether the client held something newer before.
+    pub fn was_raised(&self) -> bool {
+        self.least > 0
+    }
+
+    /// Raises what is sent next for a client that holds something newer than it was sent, where a list made since has
+    /// this version. Another replica may have listed later, with the same rules: then that version is enough. If it is
+    /// not, the cluster counts from a lower number again, as one that was restored does.
+    pub fn raise(&mut self, listed: i64) -> Resent {
+        let sent = self.sent.unwrap_or_default();
+        if listed > sent {
+            self.least = listed;
+            return Resent::AsListed;
+        }
+        self.lift = self.lift.saturating_mul(16).max(FIRST_LIFT);
+        self.least = sent.saturating_add(self.lift);
+        Resent::Lifted(self.lift)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_never_fall_and_rise_with_each_other_set() {
+        let mut versions = Versions::default();
+        assert_eq!(versions.of(7, false), 7);
+        versions.sent(7);
+        assert_eq!((versions.of(7, true), versions.of(3, true)), (7, 7), "the same set again");
+        assert_eq!((versions.of(3, false), versions.of(7, false), versions.of(9, false)), (8, 8, 9));
+    }
+
+    #[test]
+    fn who_holds_something_newer_is_sent_a_later_lists_version_and_then_ever_higher_ones() {
+        let mut versions = Versions::default();
+        versions.sent(100);
+        assert!(!versions.was_raised());
+        assert_eq!(versions.raise(120), Resent::AsListed);
+        assert_eq!((versions.of(100, true), versions.was_raised()), (120, true));
+        versions.sent(120);
+        assert_eq!(versions.raise(120), Resent::Lifted(1 << 20));
+        assert_eq!(versions.of(121, true), 120 + (1 << 20));
+        versions.sent(120 + (1 << 20));
+        assert_eq!(versions.raise(120), Resent::Lifted(1 << 24), "in vain so far");
+        versions.sent(i64::MAX);
+        versions.raise(0);
+        assert_eq!(versions.of(1, false), i64::MAX, "and no further");
+    }
 
     #[test]
     fn applied_is_an_ack_with_code_one_and_no_words() {

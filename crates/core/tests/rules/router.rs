@@ -202,10 +202,13 @@ fn what_cannot_be_carried_is_named() {
         (vec![], "spec.http[0].route"),
         (vec![destination("a", ""), weighted("b", "", 1)], "spec.http[0].route[0].weight"),
         (vec![weighted("b", "", 1), fallback], "spec.http[0].route[1].destination.fallback"),
+        (vec![weighted("a", "", 0), weighted("b", "", 0)], "spec.http[0].route"),
     ];
     for (destinations, field) in refused {
         let rule = router(&["a"], vec![], destinations);
         let refusal = convert::message("default", "mine", &rule).expect_err(field);
         assert_eq!(refusal.field, field);
     }
+    let nobodys = router(&[], vec![], vec![destination("a", "")]);
+    assert_eq!(convert::message("default", "mine", &nobodys).expect_err("no host").field, "spec.hosts");
 }
