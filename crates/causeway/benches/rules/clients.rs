@@ -1,8 +1,10 @@
 //! The role of clients: many in one thread, each with a connection of its own, each answering all that it gets.
 //!
 //! Lines on standard output: `all INSTANT` when every client has what was edited then (first: zero). Lines on standard
-//! input are questions: `latencies` (in microseconds, of all since the start), `messages`.
+//! input are questions: `latencies` (in microseconds, of all since that
+//! was last asked), `messages` (how many), `states` (a number for each client, which tells what it has).
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -39,6 +41,8 @@ struct Ledger {
     clients: usize,
     messages: u64,
     latencies: Vec<u64>,
+    /// The sum of the instants that each client's rules carry.
+    states: BTreeMap<usize, u64>,
     /// The newest instant, and how many have it.
     newest: (u64, usize),
 }
@@ -51,9 +55,15 @@ impl Clients {
         let ledger = Shared::new(Mutex::new(Ledger { clients: self.numbers.len(), ..Ledger::default() }));
         let (mut clients, opening) = (JoinSet::new(), Arc::new(Semaphore::new(OPENING)));
         for number in self.numbers.clone() {
-            let request = sample::subscribe(&sample::app(number % self.apps), number).encode_to_vec();
-            let client =
-                Client { address: self.address, request, ledger: ledger.clone(), opening: opening.clone() };
+            let request = sample::subscribe(&sample::app(number % self.apps), &format!("client-{number:05}"))
+                .encode_to_vec();
+            let client = Client {
+                number,
+                address: self.address,
+                request,
+                ledger: ledger.clone(),
+                opening: opening.clone(),
+            };
             match self.wire {
                 Wire::Grpc => clients.spawn(client.run(Http2::default())),
                 Wire::Plain => clients.spawn(client.run(Lengths)),
@@ -71,12 +81,12 @@ impl Clients {
 async fn answer(ledger: &Shared) -> anyhow::Result<()> {
     let mut questions = BufReader::new(tokio::io::stdin()).lines();
     while let Some(question) = questions.next_line().await? {
-        let ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
         match question.as_str() {
             "latencies" => {
-                let latencies: Vec<String> = ledger.latencies.iter().map(u64::to_string).collect();
-                say(&latencies.join(" "))?;
+                say_all(&std::mem::take(&mut ledger.latencies))?;
             }
+            "states" => say_all(ledger.states.values())?,
             "messages" => say(&ledger.messages.to_string())?,
             _ => anyhow::bail!("no such question: {question}"),
         }
@@ -84,13 +94,20 @@ async fn answer(ledger: &Shared) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn say(line: &str) -> anyhow::Result<()> {
+fn say_all<'a>(numbers: impl IntoIterator<Item = &'a u64>) -> anyhow::Result<()> {
+    let numbers: Vec<String> = numbers.into_iter().map(u64::to_string).collect();
+    say(&numbers.join(" "))
+}
+
+/// A line on standard output.
+pub(crate) fn say(line: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")?;
     Ok(out.flush()?)
 }
 
 struct Client {
+    number: usize,
     address: SocketAddr,
     request: Vec<u8>,
     ledger: Shared,
@@ -124,10 +141,11 @@ impl Client {
     /// Takes note of a message; the answer to it.
     fn take(&self, message: Bytes, now: u64) -> anyhow::Result<Vec<u8>> {
         let response = SubscribeResponse::decode(message)?;
-        self.ledger
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .record(sample::instant(&response)?, now)?;
+        let instants = sample::instants(&response)?;
+        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        ledger.states.insert(self.number, instants.iter().sum());
+        ledger.record(*instants.first().context("no rule")?, now)?;
+        drop(ledger);
         Ok(sample::ack(response).encode_to_vec())
     }
 }

@@ -44,31 +44,33 @@ impl Crowd {
         Ok(())
     }
 
-    /// From an edit to its receipt, of every client and edit, in microseconds and in order.
+    /// From an edit to its receipt, of every client and edit since this was last asked, in microseconds and in order.
     pub(crate) async fn latencies(&mut self) -> anyhow::Result<Vec<u64>> {
-        let mut all = Vec::new();
-        for answer in self.ask("latencies").await? {
-            for latency in answer.split_whitespace() {
-                all.push(latency.parse()?);
-            }
-        }
+        let mut all = self.numbers("latencies").await?;
         all.sort_unstable();
         Ok(all)
     }
 
-    /// How many messages they got.
-    pub(crate) async fn messages(&mut self) -> anyhow::Result<u64> {
-        let answers = self.ask("messages").await?;
-        answers.iter().try_fold(0, |sum, answer| Ok(sum + answer.parse::<u64>()?))
+    /// What each client has: the sum of its rules' instants.
+    pub(crate) async fn states(&mut self) -> anyhow::Result<Vec<u64>> {
+        self.numbers("states").await
     }
 
-    async fn ask(&mut self, question: &str) -> anyhow::Result<Vec<String>> {
-        let mut answers = Vec::new();
+    /// How many messages they got.
+    pub(crate) async fn messages(&mut self) -> anyhow::Result<u64> {
+        Ok(self.numbers("messages").await?.iter().sum())
+    }
+
+    /// All numbers that the processes answer.
+    async fn numbers(&mut self, question: &str) -> anyhow::Result<Vec<u64>> {
+        let mut numbers = Vec::new();
         for process in &mut self.0 {
             process.tell(question).await?;
-            answers.push(process.line().await?);
+            for number in process.line().await?.split_whitespace() {
+                numbers.push(number.parse()?);
+            }
         }
-        Ok(answers)
+        Ok(numbers)
     }
 
     /// CPU time so far.

@@ -117,6 +117,13 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8], output: &mut Vec<u8>)
     output.extend_from_slice(payload);
 }
 
+/// A frame of a kind that there is not, which servers have to ignore.
+pub(crate) fn nothing() -> Vec<u8> {
+    let mut output = Vec::new();
+    frame(u8::MAX, 0, 0, &[], &mut output);
+    output
+}
+
 /// The headers of a gRPC request: `POST` and `http` by their numbers, the others with names by number where there is one.
 fn headers() -> Vec<u8> {
     const ADD: u8 = 0x40;

@@ -12,6 +12,7 @@
 #[path = "../../src/sandbox/apply.rs"]
 #[allow(dead_code, reason = "the sandbox uses all of it")]
 mod apply;
+mod bad;
 mod clients;
 mod clock;
 #[path = "../scale/cost.rs"]
@@ -19,11 +20,14 @@ mod clock;
 mod cost;
 mod crowd;
 mod figures;
+mod flat;
 mod floors;
 mod framing;
 mod http2;
 mod idle;
 mod load;
+mod metrics;
+mod neighbours;
 mod process;
 mod rounds;
 mod sample;
@@ -32,6 +36,7 @@ mod site;
 #[path = "../scale/table.rs"]
 #[allow(dead_code, reason = "the other benchmark uses all of it")]
 mod table;
+mod unruly;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -40,7 +45,7 @@ use anyhow::{Context, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
-const PARTS: [&str; 2] = ["fan-out", "idle"];
+const PARTS: [&str; 4] = ["fan-out", "idle", "neighbours", "flat"];
 
 fn main() -> anyhow::Result<ExitCode> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
@@ -68,6 +73,8 @@ fn main() -> anyhow::Result<ExitCode> {
             match part.as_str() {
                 "fan-out" => rounds::run().await,
                 "idle" => idle::run().await,
+                "neighbours" => neighbours::run().await,
+                "flat" => flat::run().await,
                 _ => bail!("unknown part; there are {}", PARTS.join(", ")),
             }
         };
@@ -90,6 +97,10 @@ fn play(args: &[String]) -> anyhow::Result<()> {
                 apps: apps.parse()?,
             };
             Builder::new_current_thread().enable_all().build()?.block_on(clients.run())
+        }
+        ["unruly", vice, address] => {
+            let client = unruly::Unruly { vice: vice.parse()?, address: address.parse()? };
+            Builder::new_current_thread().enable_all().build()?.block_on(client.run())
         }
         ["tonic", rules] => threads()?.block_on(floors::tonic::run(rules.parse()?)),
         ["tcp", rules] => threads()?.block_on(floors::tcp::run(rules.parse()?)),

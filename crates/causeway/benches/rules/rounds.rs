@@ -105,11 +105,16 @@ async fn measure(kind: Kind, size: usize, rules: usize) -> anyhow::Result<Outcom
     Ok(Outcome { kind, size, joined, latencies, server_cpu, clients_cpu, others, kib })
 }
 
+/// What such a share of all is not above, in seconds; they are in microseconds and in order.
+pub(crate) fn percentile(latencies: &[u64], percent: usize) -> f64 {
+    let at = (latencies.len() * percent).div_ceil(100).saturating_sub(1);
+    latencies.get(at).map_or(0.0, |micros| *micros as f64 / 1e6)
+}
+
 impl Outcome {
     /// The latency that such a share of all is not above, in seconds.
     pub(crate) fn latency(&self, percent: usize) -> f64 {
-        let at = (self.latencies.len() * percent).div_ceil(100).saturating_sub(1);
-        self.latencies.get(at).map_or(0.0, |micros| *micros as f64 / 1e6)
+        percentile(&self.latencies, percent)
     }
 
     fn per_thousand(&self, cpu: Duration) -> f64 {

@@ -69,17 +69,30 @@ pub(crate) fn response(rules: usize, instant: u64, number: i64) -> SubscribeResp
     }
 }
 
-/// The instant that a response's first rule carries.
-pub(crate) fn instant(response: &SubscribeResponse) -> anyhow::Result<u64> {
+/// The instants that a response's rules carry.
+pub(crate) fn instants(response: &SubscribeResponse) -> anyhow::Result<Vec<u64>> {
     let data = response.data_with_version.as_ref().context("no rules")?;
-    let rule = FaultToleranceRule::decode(data.data.first().context("no rule")?.value.as_slice())?;
+    data.data.iter().map(instant).collect()
+}
+
+fn instant(rule: &Any) -> anyhow::Result<u64> {
+    let rule = FaultToleranceRule::decode(rule.value.as_slice())?;
     let name = &rule.targets.first().context("no target")?.target_resource_name;
-    let (instant, _) = name.split_once('/').context("no instant")?;
+    instant_of(name)
+}
+
+fn instant_of(resource_name: &str) -> anyhow::Result<u64> {
+    let (instant, _) = resource_name.split_once('/').context("no instant")?;
     instant.parse().context("no instant")
 }
 
+/// The instant in an object's `spec`.
+pub(crate) fn instant_in(spec: &Value) -> anyhow::Result<u64> {
+    instant_of(spec["targets"][0]["targetResourceName"].as_str().context("no target")?)
+}
+
 /// The request that asks for an app's rules.
-pub(crate) fn subscribe(app: &str, client: usize) -> SubscribeRequest {
+pub(crate) fn subscribe(app: &str, client: &str) -> SubscribeRequest {
     SubscribeRequest {
         target: Some(SubscribeRequestTarget {
             namespace: NAMESPACE.into(),
@@ -87,7 +100,7 @@ pub(crate) fn subscribe(app: &str, client: usize) -> SubscribeRequest {
             labels: Vec::new(),
             kinds: vec![KIND.full_name().into()],
         }),
-        identifier: format!("client-{client:05}"),
+        identifier: client.into(),
         request_id: "1".into(),
         ..SubscribeRequest::default()
     }
@@ -101,4 +114,9 @@ pub(crate) fn ack(response: SubscribeResponse) -> SubscribeRequest {
         request_id: response.response_id,
         ..SubscribeRequest::default()
     }
+}
+
+/// A refusal that does not say why.
+pub(crate) fn nack(response: SubscribeResponse) -> SubscribeRequest {
+    SubscribeRequest { response_ack: "NACK".into(), status: None, ..ack(response) }
 }

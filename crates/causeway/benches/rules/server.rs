@@ -11,6 +11,7 @@ use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
 use crate::framing::Wire;
+use crate::metrics;
 use crate::process::Process;
 use crate::site::Site;
 
@@ -47,6 +48,8 @@ impl Kind {
 pub(crate) struct Server {
     pub(crate) process: Process,
     pub(crate) address: SocketAddr,
+    /// Where the controller says what it counts.
+    metrics: Option<SocketAddr>,
     /// Where the controller has its rules from.
     pub(crate) site: Option<Site>,
 }
@@ -66,16 +69,17 @@ impl Server {
     async fn floor(role: &str, rules: usize) -> anyhow::Result<Server> {
         let mut process = Process::of_role([role, &rules.to_string()])?;
         let address = process.line().await?.parse()?;
-        Ok(Server { process, address, site: None })
+        Ok(Server { process, address, metrics: None, site: None })
     }
 
     /// The controller as a deployment would start it; `BENCH_CONTROLLER` may name another program than the one that was
     /// built with this.
     pub(crate) async fn controller(site: Site, lease: &[&str]) -> anyhow::Result<Server> {
-        let address = free_address().await?;
+        let (address, metrics) = (free_address().await?, free_address().await?);
         let usual = || env!("CARGO_BIN_EXE_causeway").into();
         let mut command = Command::new(std::env::var_os("BENCH_CONTROLLER").unwrap_or_else(usual));
-        command.args(["controller", "--enable", "rules", "--listen", "127.0.0.1:0", "--exit-with-parent"]);
+        command.args(["controller", "--enable", "rules", "--exit-with-parent"]);
+        command.arg("--listen").arg(metrics.to_string());
         command.arg("--kubeconfig").arg(site.kubeconfig());
         command.arg("--rules-listen").arg(address.to_string()).args(lease);
         command.args(["--rules-clients-listen", "127.0.0.1:0"]);
@@ -87,7 +91,7 @@ impl Server {
             ended = process.ended() => return Err(ended).context("the controller"),
             () = sleep(PATIENCE) => anyhow::bail!("the controller does not listen"),
         }
-        Ok(Server { process, address, site: Some(site) })
+        Ok(Server { process, address, metrics: Some(metrics), site: Some(site) })
     }
 
     /// Has every client sent a rule that was edited at this instant.
@@ -96,6 +100,11 @@ impl Server {
             Some(site) => timeout(PATIENCE, site.edit(instant)).await.context("an edit")?,
             None => self.process.tell(&instant.to_string()).await,
         }
+    }
+
+    /// How many streams the controller ended because nothing was taken from them.
+    pub(crate) async fn stuck_streams(&self) -> anyhow::Result<u64> {
+        metrics::stuck_streams(self.metrics.context("a floor counts nothing")?).await
     }
 
     /// Ends it. Its clients have gone, so nobody is waited for.

@@ -1,15 +1,17 @@
 //! An API server in this process, with rules in it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use causeway_api::rules::resource;
 use causeway_apiserver::{Config, RequestCount, Server};
 use futures::{StreamExt, TryStreamExt, stream};
-use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 
 use crate::apply;
 use crate::sample::{self, KIND, NAMESPACE};
@@ -62,9 +64,32 @@ impl Site {
 
     /// Edits the first rule, which is also the first of its app's set.
     pub(crate) async fn edit(&self, instant: u64) -> anyhow::Result<()> {
-        let patch = Patch::Merge(json!({ "spec": sample::spec(instant) }));
-        self.rules.patch(&name(0), &PatchParams::default(), &patch).await?;
+        edit(&self.rules, 0, instant).await
+    }
+
+    /// Edits the others, of which there are so many, by turns and by several hands; each edit has a number in place of an
+    /// instant. A rule is always edited by the same hand, so the highest of its numbers stays.
+    pub(crate) async fn edit_others(&self, others: usize, numbers: Range<usize>) -> anyhow::Result<()> {
+        let mut hands = JoinSet::new();
+        for hand in 0..HANDS {
+            let (rules, numbers) = (self.rules.clone(), numbers.clone());
+            hands.spawn(async move {
+                for number in numbers.filter(|number| number % others % HANDS == hand) {
+                    edit(&rules, 1 + number % others, number as u64).await?;
+                }
+                anyhow::Ok(())
+            });
+        }
+        while let Some(ended) = hands.join_next().await {
+            ended??;
+        }
         Ok(())
+    }
+
+    /// The sum of all rules' instants.
+    pub(crate) async fn state(&self) -> anyhow::Result<u64> {
+        let rules = self.rules.list(&ListParams::default()).await?;
+        rules.iter().map(|rule| sample::instant_in(&rule.data["spec"])).sum()
     }
 
     /// What was asked for so far, but for watches and what concerns Leases.
@@ -79,6 +104,12 @@ impl Site {
         }
         requests
     }
+}
+
+async fn edit(rules: &Api<DynamicObject>, number: usize, instant: u64) -> anyhow::Result<()> {
+    let patch = Patch::Merge(json!({ "spec": sample::spec(instant) }));
+    rules.patch(&name(number), &PatchParams::default(), &patch).await?;
+    Ok(())
 }
 
 fn name(number: usize) -> String {
