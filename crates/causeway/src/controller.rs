@@ -181,6 +181,19 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// How many data planes there may be: each is an open file, and some are needed for everything else.
+fn most_streams(wanted: u32) -> anyhow::Result<usize> {
+    const OTHERS: usize = 256;
+    let (files, _) = getrlimit(Resource::RLIMIT_NOFILE).context("the limit of open files")?;
+    let files = usize::try_from(files).unwrap_or(usize::MAX);
+    let (wanted, most) =
+        (wanted.try_into().unwrap_or(usize::MAX), files.saturating_sub(rules::LATE + OTHERS));
+    if most < wanted {
+        tracing::warn!(wanted, most, "the process may have too few open files for so many data planes");
+    }
+    Ok(most.min(wanted))
+}
+
 async fn options(args: Args) -> anyhow::Result<Options> {
     let broker = match &args.broker_kubeconfig {
         Some(path) => {
@@ -213,7 +226,7 @@ async fn options(args: Args) -> anyhow::Result<Options> {
         drain: RULES_DRAIN,
         outdated_for: RULES_OUTDATED_FOR,
         on_demand: args.watch_on_demand.then_some(RULES_LINGER),
-        most_streams: usize::try_from(args.rules_max_streams).unwrap_or(usize::MAX),
+        most_streams: most_streams(args.rules_max_streams)?,
         clients: Some(args.rules_clients_listen),
         name: format!("osg-{}", if host.is_empty() { "unknown-host" } else { &host }),
     };

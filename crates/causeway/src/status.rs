@@ -12,7 +12,7 @@ use causeway_core::rules::object::APP;
 use causeway_core::rules::status::{ACCEPTED, DISTRIBUTED};
 use causeway_core::rules::{Kind, RuleStatus};
 use comfy_table::{ContentArrangement, Table, presets};
-use futures::future::join_all;
+use futures::future::try_join_all;
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::Value;
@@ -33,12 +33,12 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match tunnels {
         Ok(tunnels) => all_well &= print_tunnels(&tunnels)?,
         // Where there are only rules, there is nothing to say of tunnels.
-        Err(kube::Error::Api(status)) if status.code == 404 && rules.is_some() => {}
+        Err(kube::Error::Api(status)) if status.code == 404 && matches!(rules, Ok(Some(_))) => {}
         Err(error) => {
             return Err(error).context("listing tunnels (is the VpcNatTunnel definition installed?)");
         }
     }
-    all_well &= print_rules(&rules.unwrap_or_default())?;
+    all_well &= print_rules(&rules?.unwrap_or_default())?;
     Ok(if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -92,14 +92,17 @@ fn row(tunnel: &VpcNatTunnel) -> [String; 7] {
 }
 
 /// All rules of the kinds that are installed and may be read; nothing if there is no such kind.
-async fn rules(client: &Client) -> Option<Vec<(Kind, DynamicObject)>> {
+async fn rules(client: &Client) -> anyhow::Result<Option<Vec<(Kind, DynamicObject)>>> {
     let of_kind = async |kind: Kind| {
         let api = Api::<DynamicObject>::all_with(client.clone(), &resource(kind));
-        let listed = api.list(&ListParams::default()).await.ok()?;
-        Some(listed.items.into_iter().map(|object| (kind, object)).collect::<Vec<_>>())
+        match api.list(&ListParams::default()).await {
+            Ok(listed) => Ok(Some(listed.items.into_iter().map(|object| (kind, object)).collect::<Vec<_>>())),
+            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("listing {}", kind.plural())),
+        }
     };
-    let listed = join_all(Kind::ALL.map(of_kind)).await;
-    listed.iter().any(Option::is_some).then(|| listed.into_iter().flatten().flatten().collect())
+    let listed = try_join_all(Kind::ALL.map(of_kind)).await?;
+    Ok(listed.iter().any(Option::is_some).then(|| listed.into_iter().flatten().flatten().collect()))
 }
 
 /// Whether all are accepted, and refused by nobody.

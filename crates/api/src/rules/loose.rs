@@ -75,11 +75,6 @@ impl<K: RuleKind> LooseRule<K> {
     pub fn parsed(&self) -> Option<RuleObject> {
         parse::rule(K::KIND, &self.metadata, &self.spec, &self.status)
     }
-
-    /// Whether it carries a status at all: under a definition that has none, it never does.
-    pub fn has_status(&self) -> bool {
-        !self.status.is_null()
-    }
 }
 
 impl<K: RuleKind> Resource for LooseRule<K> {

@@ -52,6 +52,9 @@ pub struct Status {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaStatus {
+    /// The generation of the spec that this is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
     /// How many data planes run it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
@@ -105,6 +108,7 @@ fn read_share(fields: &Value) -> Share {
         fields[name].as_u64().map(|count| u32::try_from(count).unwrap_or(u32::MAX)).unwrap_or_default()
     };
     Share {
+        generation: fields["generation"].as_i64().unwrap_or_default(),
         acked: count("acked"),
         failed: count("failed"),
         pending: count("pending"),
@@ -139,12 +143,14 @@ pub fn total(status: &RuleStatus, gone: &[String], now: Timestamp) -> Value {
 
 /// A patch of the status with what one replica says.
 pub fn share(replica: &str, share: &Share) -> Value {
-    json!({ "replicas": { replica: share_fields(share) } })
+    let mut fields = share_fields(share);
+    fields.insert("generation".into(), json!(share.generation));
+    json!({ "replicas": { replica: fields } })
 }
 
 /// In a merge patch null takes a field away: a refusal that no longer counts goes.
 fn share_fields(share: &Share) -> Map<String, Value> {
-    let Share { acked, failed, pending, failure } = share;
+    let Share { acked, failed, pending, failure, .. } = share;
     let failure = failure.as_ref().map(written_failure);
     Map::from_iter([
         ("acked".into(), json!(acked)),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 fn failed(client: &str, at: i64) -> Share {
     let failure = Failure { client: client.into(), code: 4007, message: "no such resource".into(), at };
-    Share { acked: 3, failed: 1, pending: 2, failure: Some(failure) }
+    Share { generation: 0, acked: 3, failed: 1, pending: 2, failure: Some(failure) }
 }
 
 fn status() -> RuleStatus {
@@ -58,7 +58,7 @@ fn what_is_written_reads_back() {
             "time": "1970-01-01T00:01:00Z",
         })
     );
-    assert_eq!(object["replicas"]["b"], json!({ "acked": 0, "failed": 0, "pending": 0 }));
+    assert_eq!(object["replicas"]["b"], json!({ "generation": 0, "acked": 0, "failed": 0, "pending": 0 }));
     assert_eq!(object["observedGeneration"], json!(4));
     assert_eq!(object["conditions"][0]["lastTransitionTime"], json!("1970-01-01T00:01:30Z"));
     let again = written(object.clone(), &read(&object), &[]);
@@ -76,7 +76,7 @@ fn a_refusal_that_no_longer_counts_goes_and_so_does_a_replica_that_is_gone() {
     assert_eq!(object.get("lastFailure"), None);
     assert_eq!(
         object["replicas"],
-        json!({ "a": { "acked": 6, "failed": 0, "pending": 0 }, "c": { "acked": 9 } })
+        json!({ "a": { "generation": 0, "acked": 6, "failed": 0, "pending": 0 }, "c": { "acked": 9 } })
     );
     assert_eq!(object["theirs"], json!(1), "others' fields stay");
 }
@@ -84,8 +84,8 @@ fn a_refusal_that_no_longer_counts_goes_and_so_does_a_replica_that_is_gone() {
 #[test]
 fn the_leader_leaves_alone_what_replicas_say_and_replicas_what_the_leader_says() {
     assert_eq!(total(&status(), &[], now()).get("replicas"), None);
-    let own = share("a", &Share { acked: 1, ..Share::default() });
-    let said = json!({ "acked": 1, "failed": 0, "pending": 0, "lastFailure": null });
+    let own = share("a", &Share { generation: 4, acked: 1, ..Share::default() });
+    let said = json!({ "generation": 4, "acked": 1, "failed": 0, "pending": 0, "lastFailure": null });
     assert_eq!(own, json!({ "replicas": { "a": said } }));
 }
 

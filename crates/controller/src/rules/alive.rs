@@ -1,10 +1,10 @@
 //! Which replicas there are: each holds a Lease of its own, and what a replica said goes when its Lease does.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use causeway_core::room::Change;
-use causeway_core::rules::replica::{LASTS, Renewal};
+use causeway_core::rules::replica::{LASTS, Sightings, is_abandoned};
 use causeway_core::rules::state::Event;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
@@ -15,7 +15,6 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::Rules;
-use crate::clock::Clock;
 use crate::follow::Watch;
 use crate::sources::Sources;
 use crate::write::{deleting, patching, posting};
@@ -50,24 +49,23 @@ pub(super) fn start(room: &Arc<Rules>, sources: &mut Sources<'_, Rules>) {
         });
         return;
     };
-    let (client, clock) = (room.house.client.clone(), room.house.clock);
+    let client = room.house.client.clone();
     // Lists every so often, since nothing is heard of one that fell silent.
     let watch = Watch::new(Api::namespaced(client, &leases)).labels(&format!("{LABEL}=rules")).resync(SILENT);
-    sources.watch("replicas", watch, replica(clock), |change, _| Event::Replicas(change));
+    sources.watch("replicas", watch, replica(), |change, _| Event::Replicas(change));
 }
 
-fn replica(clock: Clock) -> impl Fn(&DeserializeGuard<Lease>) -> (String, Option<()>) {
+fn replica() -> impl Fn(&DeserializeGuard<Lease>) -> (String, Option<()>) {
+    let (seen, start) = (Mutex::new(Sightings::default()), Instant::now());
     move |object| {
         let spec = object.0.as_ref().ok().and_then(|lease| lease.spec.as_ref());
         let holder = spec.and_then(|spec| spec.holder_identity.clone()).unwrap_or_else(|| object.name_any());
-        let lives = spec.is_some_and(|spec| renewal(spec).is_alive(clock.now().as_second()));
+        let renewed = spec.and_then(|spec| spec.renew_time.as_ref()).map(|renewed| renewed.0.to_string());
+        let lasts = spec.and_then(|spec| spec.lease_duration_seconds);
+        let now = i64::try_from(start.elapsed().as_secs()).unwrap_or(i64::MAX);
+        let lives = seen.lock().unwrap_or_else(PoisonError::into_inner).see(&holder, renewed, lasts, now);
         (holder, lives.then_some(()))
     }
-}
-
-fn renewal(spec: &LeaseSpec) -> Renewal {
-    let renewed = spec.renew_time.as_ref().map(|renewed| renewed.0.as_second());
-    Renewal { renewed, lasts: spec.lease_duration_seconds }
 }
 
 /// Holds this replica's Lease until the process stops.
@@ -105,7 +103,10 @@ pub(super) async fn run(room: Arc<Rules>) -> anyhow::Result<()> {
 async fn sweep(room: &Rules, leases: &Api<Lease>) -> kube::Result<()> {
     let now = room.house.clock.now().as_second();
     let listed = leases.list(&ListParams::default().labels(&format!("{LABEL}=rules"))).await?;
-    let abandoned = |lease: &Lease| lease.spec.as_ref().is_some_and(|spec| renewal(spec).is_abandoned(now));
+    let abandoned = |lease: &Lease| {
+        let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref());
+        is_abandoned(renewed.map(|renewed| renewed.0.as_second()), now)
+    };
     for lease in listed.items.into_iter().filter(abandoned) {
         let version = lease.metadata.resource_version.clone().unwrap_or_default();
         match leases.delete(&lease.name_any(), &deleting(&version)).await {

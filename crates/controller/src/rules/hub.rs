@@ -3,15 +3,19 @@
 //! A set has a cell while somebody asks for it. Whoever brings the cell up to date holds its lock while the set is
 //! compiled, so an older one never follows a newer one. Streams have a mailbox each: it holds only which of its
 //! subscriptions have news, so a stream that is slow misses what was overtaken and costs nobody anything.
+//!
+//! Locks are taken in this order: all cells, a cell, the state. Whoever holds the state asks nothing here: with a writer
+//! waiting for the state, two readers that each hold what the other wants would wait for ever.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_core::ObjectKey;
 use causeway_core::rules::state::{ANY_APP, Set, Standing, Target};
 use causeway_core::rules::subscription::Verdict;
+use causeway_core::rules::words::plain;
 use causeway_core::rules::{Failure, Kind, Share};
 use futures::future::AbortHandle;
 use futures::task::AtomicWaker;
@@ -24,7 +28,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// All cells and streams.
-#[derive(Default)]
 pub(super) struct Hub {
     cells: Mutex<BTreeMap<Target, Arc<Cell>>>,
     streams: Mutex<BTreeMap<u64, Arc<Mailbox>>>,
@@ -36,10 +39,19 @@ pub(super) struct Mailbox {
     pub(super) stream: u64,
     pub(super) address: Option<SocketAddr>,
     pub(super) since: jiff::Timestamp,
-    /// Ends its connection, which is the only way to be rid of a client that does not read.
-    pub(super) connection: AbortHandle,
+    /// Ends the stream.
+    end: AbortHandle,
+    pub(super) connection: Arc<Connection>,
     line: Mutex<Line>,
     waker: AtomicWaker,
+}
+
+/// What a stream's connection is.
+pub(super) struct Connection {
+    /// Ends it.
+    pub(super) over: AbortHandle,
+    /// How many streams it has.
+    pub(super) streams: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -48,6 +60,8 @@ struct Line {
     /// Since when something waits in it without progress.
     waiting: Option<Instant>,
     identifier: String,
+    /// Whether it has asked for anything so far.
+    has_asked: bool,
     closing: bool,
 }
 
@@ -75,6 +89,11 @@ impl Mailbox {
         next
     }
 
+    /// Whether the client has asked for anything so far.
+    pub(super) fn has_asked(&self) -> bool {
+        lock(&self.line).has_asked
+    }
+
     /// Since when something waits that the client does not take.
     pub(super) fn waiting(&self) -> Option<Instant> {
         lock(&self.line).waiting
@@ -90,12 +109,23 @@ impl Mailbox {
         lock(&self.line).closing
     }
 
+    /// Ends the stream of a client that takes nothing. Where it has the connection to itself that ends too, since such a
+    /// client would not even hear of it; others that share it go on.
+    pub(super) fn cut(&self) {
+        if self.connection.streams.load(Ordering::Relaxed) > 1 {
+            self.end.abort();
+        } else {
+            self.connection.over.abort();
+        }
+    }
+
     /// The first identifier that a client gives counts.
     pub(super) fn call(&self, identifier: &str) {
         let mut line = lock(&self.line);
         if line.identifier.is_empty() {
-            line.identifier = identifier.chars().take(LONGEST_IDENTIFIER).collect();
+            line.identifier = plain(identifier, LONGEST_IDENTIFIER);
         }
+        line.has_asked = true;
     }
 
     /// What the client calls itself; nothing if it does not.
@@ -156,12 +186,14 @@ const LONGEST_MESSAGE: usize = 512;
 
 /// A client's words, cut to a bounded length.
 pub(super) fn shortened(message: &str) -> String {
-    message.chars().take(LONGEST_MESSAGE).collect()
+    plain(message, LONGEST_MESSAGE)
 }
 
 struct Member {
     mailbox: Arc<Mailbox>,
     answer: Answer,
+    /// Whether it was sent the present set: until then its answers are about another.
+    has_current: bool,
     /// The version that it was sent last.
     version: Option<i64>,
     last: Option<LastAnswer>,
@@ -189,10 +221,19 @@ struct Inner {
     acked: u32,
     refused: u32,
     failure: Option<Failure>,
-    /// A set that nobody could take, in place of which the present one stays: its size and its rules.
-    oversized: Option<(usize, Vec<ObjectKey>)>,
+    /// A set that nobody could take, in place of which the present one stays.
+    oversized: Option<Oversized>,
     /// Somebody will count again.
     tallying: bool,
+}
+
+/// A set that nobody could take.
+struct Oversized {
+    size: usize,
+    version: i64,
+    rules: Vec<ObjectKey>,
+    /// Since when, in seconds.
+    since: i64,
 }
 
 /// What is to be sent.
@@ -213,10 +254,39 @@ impl Cell {
         lock(&self.inner).current.clone()
     }
 
-    /// Brings the cell up to date; whether that is news. `compile` is called with the cell locked.
-    pub(super) fn refresh(&self, compile: impl FnOnce(&Target) -> (Standing, Option<Set>)) -> Refreshed {
+    /// The version of what is to be sent.
+    fn version(&self) -> Option<i64> {
+        let inner = lock(&self.inner);
+        match (&inner.oversized, &inner.current) {
+            (Some(oversized), _) => Some(oversized.version),
+            (None, Current::Set(shared)) => Some(shared.version()),
+            (None, Current::Unknown | Current::Missing) => None,
+        }
+    }
+
+    /// The size of a set that nobody could take.
+    pub(super) fn oversize(&self) -> Option<usize> {
+        lock(&self.inner).oversized.as_ref().map(|it| it.size)
+    }
+
+    /// Brings the cell up to date; whether that is news. `compile` is called with the cell locked, with the version
+    /// that the cell has, and may say that it is still that.
+    pub(super) fn refresh(
+        &self,
+        now: i64,
+        compile: impl FnOnce(&Target, Option<i64>) -> Compiled,
+    ) -> Refreshed {
         let mut inner = lock(&self.inner);
-        let next = match compile(&self.target) {
+        let version = match &inner.current {
+            Current::Set(shared) if inner.oversized.is_none() => Some(shared.version()),
+            _ => None,
+        };
+        let before = inner.rules();
+        let compiled = match compile(&self.target, version) {
+            Compiled::Same => return Refreshed::Same,
+            Compiled::Other(standing, set) => (standing, set),
+        };
+        let next = match compiled {
             // What is known stays, for whoever has it; a definition may be gone for a moment.
             (Standing::Missing | Standing::Unknown, _) if matches!(inner.current, Current::Set(_)) => {
                 return Refreshed::Same;
@@ -235,12 +305,14 @@ impl Cell {
                     // Rules of other names may say the same: nobody needs to be told.
                     inner.current = Current::Set(Arc::new(Shared::new(&self.target, set)));
                     inner.oversized = None;
-                    return Refreshed::News;
+                    return Refreshed::News(inner.left_of(before));
                 }
                 if let Some(size) = Shared::oversize(&self.target, &set) {
-                    let before = inner.oversized.replace((size, set.rules));
-                    let is_known = before.is_some_and(|(before, _)| before == size);
-                    return if is_known { Refreshed::Same } else { Refreshed::TooLarge(size) };
+                    let is_new = inner.oversized.is_none();
+                    let since = inner.oversized.as_ref().map_or(now, |known| known.since);
+                    let Set { version, rules, .. } = set;
+                    inner.oversized = Some(Oversized { size, version, rules, since });
+                    return Refreshed::TooLarge { size, is_new };
                 }
                 Current::Set(Arc::new(Shared::new(&self.target, set)))
             }
@@ -249,20 +321,23 @@ impl Cell {
         (inner.failure, inner.oversized) = (None, None);
         (inner.acked, inner.refused) = (0, 0);
         let concerned = inner.members.iter_mut().map(|((_, subscription), member)| {
-            member.answer = Answer::Pending;
+            (member.answer, member.has_current) = (Answer::Pending, false);
             (member.mailbox.clone(), *subscription)
         });
         let concerned: Vec<_> = concerned.collect();
+        let left = inner.left_of(before);
         // Whoever wakes up looks at the cell at once, and should not have to wait until the last one is woken.
         drop(inner);
         concerned.iter().for_each(|(mailbox, subscription)| mailbox.add(*subscription));
-        Refreshed::News
+        Refreshed::News(left)
     }
 
-    /// Takes note that a version was sent.
-    pub(super) fn sent(&self, stream: u64, subscription: u64, version: i64) {
-        if let Some(member) = lock(&self.inner).members.get_mut(&(stream, subscription)) {
-            member.version = Some(version);
+    /// Takes note that a set was sent under a version.
+    pub(super) fn sent(&self, stream: u64, subscription: u64, shared: &Arc<Shared>, version: i64) {
+        let mut inner = lock(&self.inner);
+        let is_current = matches!(&inner.current, Current::Set(current) if Arc::ptr_eq(current, shared));
+        if let Some(member) = inner.members.get_mut(&(stream, subscription)) {
+            (member.version, member.has_current) = (Some(version), is_current);
         }
     }
 
@@ -284,8 +359,11 @@ impl Cell {
     ) -> bool {
         let mut inner = lock(&self.inner);
         let Some(member) = inner.members.get_mut(&(stream, subscription)) else { return false };
-        let before = std::mem::replace(&mut member.answer, answer);
         member.last = Some(last);
+        if !member.has_current {
+            return false;
+        }
+        let before = std::mem::replace(&mut member.answer, answer);
         inner.count(before, false);
         inner.count(answer, true);
         if failure.is_some() {
@@ -330,21 +408,28 @@ impl Cell {
     fn share(&self, rule: &ObjectKey) -> Option<Share> {
         let inner = lock(&self.inner);
         let members = u32::try_from(inner.members.len()).unwrap_or(u32::MAX);
-        if let Some((size, rules)) = &inner.oversized
+        if let Some(Oversized { size, rules, since, .. }) = &inner.oversized
             && rules.contains(rule)
         {
             let message = format!(
-                "the set of app {} has {size} bytes, more than data planes take ({LARGEST}): what they have stays",
+                "nobody was sent the set of app {}: it has {size} bytes, more than data planes take ({LARGEST}), and what \
+                 they have stays",
                 self.target.app
             );
-            let failure = Failure { client: "causeway".into(), code: 0, message, at: 0 };
+            let failure = Failure { client: "causeway".into(), code: 0, message, at: *since };
             return Some(Share { failed: members, failure: Some(failure), ..Share::default() });
         }
         let Current::Set(shared) = &inner.current else { return None };
         shared.rules.binary_search(rule).ok()?;
         let (acked, failed) = (inner.acked, inner.refused);
         let pending = members.saturating_sub(acked).saturating_sub(failed);
-        Some(Share { acked, failed, pending, failure: inner.failure.clone().filter(|_| failed > 0) })
+        Some(Share {
+            generation: 0,
+            acked,
+            failed,
+            pending,
+            failure: inner.failure.clone().filter(|_| failed > 0),
+        })
     }
 }
 
@@ -356,7 +441,7 @@ impl Inner {
     }
 
     fn is_too_large(&self, rule: &ObjectKey) -> bool {
-        self.oversized.as_ref().is_some_and(|(_, rules)| rules.contains(rule))
+        self.oversized.as_ref().is_some_and(|it| it.rules.contains(rule))
     }
 
     /// What a subscriber says of a rule; of one that could not be sent everybody says the same.
@@ -376,8 +461,13 @@ impl Inner {
     /// Its rules, and those of the set that is too large.
     fn rules(&self) -> Vec<ObjectKey> {
         let mut rules = self.current.rules();
-        rules.extend(self.oversized.iter().flat_map(|(_, rules)| rules.clone()));
+        rules.extend(self.oversized.iter().flat_map(|it| it.rules.clone()));
         rules
+    }
+
+    /// Those of these rules that are not in it any more.
+    fn left_of(&self, before: Vec<ObjectKey>) -> Vec<ObjectKey> {
+        before.into_iter().filter(|rule| !self.has(rule)).collect()
     }
 }
 
@@ -397,35 +487,56 @@ impl Current {
     }
 }
 
+/// What a set is by now.
+pub(super) enum Compiled {
+    /// What it was.
+    Same,
+    /// This, if anything is known of its kind.
+    Other(Standing, Option<Set>),
+}
+
 /// What came of bringing a cell up to date.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refreshed {
     /// It was.
     Same,
-    /// Whoever asks for it has news.
-    News,
+    /// Whoever asks for it has news. These rules are not in it any more.
+    News(Vec<ObjectKey>),
     /// The set has so many bytes: nobody could take it, and the last good one stays.
-    TooLarge(usize),
+    TooLarge {
+        size: usize,
+        /// The one before was not.
+        is_new: bool,
+    },
 }
 
 impl Hub {
+    /// Streams are numbered from here: a late answer to a stream of another process must not fit.
+    pub(super) fn new(first: u64) -> Self {
+        Self { cells: Mutex::default(), streams: Mutex::default(), last: AtomicU64::new(first) }
+    }
+
     /// A stream that begins.
     pub(super) fn open(
         &self,
         address: Option<SocketAddr>,
         since: jiff::Timestamp,
-        connection: AbortHandle,
+        end: AbortHandle,
+        connection: Arc<Connection>,
     ) -> Arc<Mailbox> {
         let stream = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        connection.streams.fetch_add(1, Ordering::Relaxed);
         let (line, waker) = (Mutex::default(), AtomicWaker::new());
-        let mailbox = Arc::new(Mailbox { stream, address, since, connection, line, waker });
+        let mailbox = Arc::new(Mailbox { stream, address, since, end, connection, line, waker });
         lock(&self.streams).insert(stream, mailbox.clone());
         mailbox
     }
 
     /// A stream that ended.
     pub(super) fn close(&self, stream: u64) {
-        lock(&self.streams).remove(&stream);
+        if let Some(mailbox) = lock(&self.streams).remove(&stream) {
+            mailbox.connection.streams.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// All streams.
@@ -444,8 +555,10 @@ impl Hub {
         let cell = cells
             .entry(target.clone())
             .or_insert_with(|| Arc::new(Cell { target: target.clone(), inner: Mutex::default() }));
-        let member = Member { mailbox: mailbox.clone(), answer: Answer::Pending, version: None, last: None };
-        lock(&cell.inner).members.insert((mailbox.stream, subscription), member);
+        let (mailbox, answer) = (mailbox.clone(), Answer::Pending);
+        let stream = mailbox.stream;
+        let member = Member { mailbox, answer, has_current: false, version: None, last: None };
+        lock(&cell.inner).members.insert((stream, subscription), member);
         cell.clone()
     }
 
@@ -494,9 +607,23 @@ impl Hub {
 
     /// What all data planes here say of a rule. One that asks for its app and for all of them counts once, by what it
     /// says worse.
-    pub(super) fn share(&self, kind: Kind, rule: &ObjectKey, app: &Arc<str>) -> Share {
+    ///
+    /// A cell that is about to be brought up to date says nothing of the present rule yet: there everybody has still to
+    /// answer. `is_current` says whether a set of a version is what it is by now.
+    pub(super) fn share(
+        &self,
+        kind: Kind,
+        rule: &ObjectKey,
+        app: &Arc<str>,
+        is_current: impl Fn(&Target, i64) -> bool,
+    ) -> Share {
         let cells = self.concerned(kind, &rule.namespace().into(), app);
-        let shares = cells.iter().filter_map(|cell| cell.share(rule));
+        let share = |cell: &Arc<Cell>| {
+            let is_late = cell.version().is_some_and(|version| !is_current(&cell.target, version));
+            let share = cell.share(rule)?;
+            Some(if is_late { Share { pending: share.planes(), ..Share::default() } } else { share })
+        };
+        let shares = cells.iter().filter_map(share);
         let mut sum = shares.fold(Share::default(), |sum, share| sum.plus(&share));
         let (all, one): (Vec<_>, Vec<_>) = cells.iter().partition(|cell| &*cell.target.app == ANY_APP);
         // Those who ask for all are few.

@@ -8,6 +8,7 @@
 mod alive;
 mod body;
 pub mod clients;
+mod connection;
 mod hub;
 mod message;
 mod metrics;
@@ -23,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use causeway_core::ObjectKey;
-use causeway_core::rules::state::{Scope, State, Target};
+use causeway_core::rules::state::{Scope, Standing, State, Target};
 use causeway_core::rules::{Kind, RuleStatus};
 use tokio::sync::watch as channel;
 use tokio::time::Instant;
@@ -33,9 +34,9 @@ use crate::queue::Next;
 use crate::room::{Desk, Duty, House, Parts, Room, Who, add_lasting_part, add_part};
 use crate::sources::Sources;
 
-use hub::{Cell, Hub, Left, Mailbox, Refreshed};
+use hub::{Cell, Compiled, Hub, Left, Mailbox, Refreshed};
 
-pub use server::Tls;
+pub use server::{LATE, Tls};
 
 /// How the room runs.
 #[derive(Debug, Clone)]
@@ -74,8 +75,9 @@ pub struct Rules {
     bound: channel::Sender<Vec<SocketAddr>>,
     /// Until when scopes wait for more of the same.
     waiting: Mutex<BTreeMap<Scope, Instant>>,
-    /// When a rule's share was last written.
-    written: Mutex<BTreeMap<(Kind, ObjectKey), Instant>>,
+    /// When a rule's share was last written, and when its status.
+    shares_written: report::Written,
+    statuses_written: report::Written,
     /// What was last said by events of rules whose definition has no status.
     told: Mutex<BTreeMap<(Kind, ObjectKey), RuleStatus>>,
 }
@@ -102,12 +104,13 @@ impl Rules {
             desk: Desk::new::<Self>(State::default(), &duties),
             house: house.clone(),
             options,
-            hub: Hub::default(),
+            hub: Hub::new(u64::try_from(house.clock.now().as_millisecond()).unwrap_or_default()),
             metrics: metrics::Metrics::default(),
             kinds: watch::Kinds::default(),
             bound: channel::Sender::new(Vec::new()),
             waiting: Mutex::default(),
-            written: Mutex::default(),
+            shares_written: report::Written::default(),
+            statuses_written: report::Written::default(),
             told: Mutex::default(),
         });
         room.metrics.register(&room);
@@ -157,7 +160,12 @@ impl Rules {
 
     /// The version that a set has by now, whether or not its rules changed since it was sent.
     fn version(&self, target: &Target) -> Option<i64> {
-        self.desk.state().set(target).map(|set| set.version)
+        self.desk.state().version(target)
+    }
+
+    /// Whether a kind's definition is missing.
+    fn is_missing(&self, kind: Kind) -> bool {
+        self.desk.state().standing(kind) == Standing::Missing
     }
 
     /// Has answers to a set added up, in a while.
@@ -167,16 +175,26 @@ impl Rules {
 
     /// Brings a cell up to date.
     fn refresh(&self, cell: &Cell) {
-        let refreshed = cell.refresh(|target| {
+        let now = self.house.clock.now().as_second();
+        let refreshed = cell.refresh(now, |target, version| {
             let state = self.desk.state();
-            (state.standing(target.kind), state.set(target))
+            // Most who join find what others asked for already.
+            if version.is_some() && state.version(target) == version {
+                return Compiled::Same;
+            }
+            Compiled::Other(state.standing(target.kind), state.set(target))
         });
         match refreshed {
             Refreshed::Same => {}
-            Refreshed::News => self.tally(&cell.target),
-            Refreshed::TooLarge(size) => {
+            Refreshed::News(left) => {
+                left.into_iter().for_each(|rule| self.desk.add(Scope::Share(cell.target.kind, rule)));
+                self.tally(&cell.target);
+            }
+            Refreshed::TooLarge { size, is_new } => {
                 let Target { kind, namespace, app, .. } = &cell.target;
-                tracing::warn!(%kind, %namespace, %app, size, "the set is larger than data planes take; the last one stays");
+                if is_new {
+                    tracing::warn!(%kind, %namespace, %app, size, "the set is larger than data planes take; the last one stays");
+                }
                 self.tally(&cell.target);
             }
         }

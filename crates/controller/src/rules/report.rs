@@ -1,9 +1,11 @@
 //! What is said of a rule: this replica's share, and the leader's sum.
 
-use std::sync::PoisonError;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use causeway_api::rules::{resource, status};
 use causeway_core::ObjectKey;
+use causeway_core::rules::state::{Standing, Target};
 use causeway_core::rules::status::{News as Said, news};
 use causeway_core::rules::{Kind, RuleStatus, Share};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -26,22 +28,27 @@ impl Rules {
     /// Writes what the data planes of this replica say of a rule, at most once a second.
     pub(super) async fn write_share(&self, kind: Kind, key: &ObjectKey, term: &Term) -> Next {
         let replica = &self.house.identity;
-        let (share, is_new) = {
+        let (app, generation, said) = {
             let state = self.desk.state();
             let Some(kept) = state.rule(kind, key) else {
-                self.forget_share(kind, key);
+                self.shares_written.forget(kind, key);
                 return Next::Done;
             };
-            let share = kept.app.as_ref().map(|app| self.hub.share(kind, key, app)).unwrap_or_default();
-            let said = kept.status.replicas.get(replica);
-            // Who has nothing to say needs no entry.
-            let is_new = said.map_or(share != Default::default(), |said| *said != share);
-            (share, is_new)
+            // What it says would be struck out at once; it is asked again when it counts. And what is not followed cannot
+            // be written over.
+            if !state.is_alive(replica) || state.standing(kind) == Standing::Unknown {
+                return Next::Done;
+            }
+            (kept.app.clone(), kept.generation, kept.status.replicas.get(replica).cloned())
         };
-        if !is_new {
+        let is_current = |target: &Target, version| self.desk.state().is_current(target, version);
+        let share = app.map(|app| self.hub.share(kind, key, &app, is_current)).unwrap_or_default();
+        let share = Share { generation, ..share };
+        // Who has nothing to say needs no entry.
+        if said.map_or(share.planes() == 0, |said| said == share) {
             return Next::Done;
         }
-        if let Some(wait) = self.too_soon(kind, key) {
+        if let Some(wait) = self.shares_written.too_soon(kind, key) {
             return wait;
         }
         let patch = Patch::Merge(json!({ "status": status::share(replica, &share) }));
@@ -65,33 +72,25 @@ impl Rules {
         }
     }
 
-    fn too_soon(&self, kind: Kind, key: &ObjectKey) -> Option<Next> {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        let earliest = written.get(&(kind, key.clone())).map(|last| *last + REPORTS_EVERY);
-        if let Some(earliest) = earliest.filter(|earliest| *earliest > now) {
-            return Some(Next::After(earliest - now));
-        }
-        written.insert((kind, key.clone()), now);
-        None
-    }
-
-    fn forget_share(&self, kind: Kind, key: &ObjectKey) {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).remove(&(kind, key.clone()));
-    }
-
     /// Writes the sum of all shares, and what follows from it.
     pub(super) async fn write_status(&self, kind: Kind, key: &ObjectKey, term: &Term) -> Next {
         let (before, said, version, uid) = {
             let state = self.desk.state();
             let (Some(kept), Some(said)) = (state.rule(kind, key), state.status(kind, key)) else {
                 self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(&(kind, key.clone()));
+                self.statuses_written.forget(kind, key);
                 return Next::Done;
             };
+            if state.standing(kind) == Standing::Unknown {
+                return Next::Done;
+            }
             (kept.status.clone(), said, kept.resource_version.clone(), kept.uid.clone())
         };
         if said.status == before {
             return Next::Done;
+        }
+        if let Some(wait) = self.statuses_written.too_soon(kind, key) {
+            return wait;
         }
         let body = status::total(&said.status, &said.gone, self.house.clock.now());
         let patch = Patch::Merge(json!({ "metadata": { "resourceVersion": version }, "status": body }));
@@ -123,6 +122,31 @@ impl Rules {
         let Said { warning, reason, message: note } = said;
         let about = reference(kind, key, uid);
         self.house.announcer.announce(term, News { about, warning, reason, note });
+    }
+}
+
+/// When something was last written of each rule.
+#[derive(Default)]
+pub(super) struct Written(Mutex<BTreeMap<(Kind, ObjectKey), Instant>>);
+
+impl Written {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Kind, ObjectKey), Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When to come back; `None` when it may be written, which counts as done.
+    fn too_soon(&self, kind: Kind, key: &ObjectKey) -> Option<Next> {
+        let (mut written, now) = (self.lock(), Instant::now());
+        let earliest = written.get(&(kind, key.clone())).map(|last| *last + REPORTS_EVERY);
+        if let Some(earliest) = earliest.filter(|earliest| *earliest > now) {
+            return Some(Next::After(earliest - now));
+        }
+        written.insert((kind, key.clone()), now);
+        None
+    }
+
+    fn forget(&self, kind: Kind, key: &ObjectKey) {
+        self.lock().remove(&(kind, key.clone()));
     }
 }
 

@@ -1,13 +1,14 @@
 //! Where data planes connect: plain, and with TLS where there are certificates.
 //!
-//! Connections are served by tasks of their own, so that each can be ended by itself: a client that takes nothing can only
-//! be left by closing its connection.
+//! A connection is a task, and so is each of its streams, and each can be ended by itself: a client that takes nothing
+//! notices nothing else.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -16,12 +17,12 @@ use causeway_core::rules::wire::transport::v1::SubscribeRequest;
 use futures::FutureExt;
 use futures::future::{AbortHandle, Abortable, BoxFuture, Either};
 use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
 use tonic::body::Body;
@@ -37,6 +38,8 @@ use tower::Service;
 
 use super::Rules;
 use super::body::Outgoing;
+use super::connection::{Begun, Streams};
+use super::hub::Connection;
 use super::stream::Subscriber;
 use super::tls;
 
@@ -63,6 +66,9 @@ const ENCODING: &str = "grpc-encoding";
 const REQUEST: usize = 256;
 /// What a client may send before it is read.
 const WINDOW: u32 = 64 * 1024;
+/// The same for all streams of a connection: one that is not read must not silence the others. How many small frames may
+/// wait unread goes by this too, and answers come in bursts.
+const CONNECTION_WINDOW: u32 = STREAMS_PER_CONNECTION * WINDOW;
 /// The largest request that is read.
 const LARGEST_REQUEST: usize = 64 * 1024;
 /// Streams of one connection.
@@ -75,6 +81,12 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// What waits to be written to one connection.
 const SEND_BUFFER: usize = 64 * 1024;
+/// A stream that asks for nothing is ended after this.
+const FIRST_REQUEST: Duration = Duration::from_secs(60);
+/// Connections beyond the streams that there may be.
+pub const LATE: usize = 512;
+/// How soon a failure to accept is said again.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 /// What clients that were told to go have to do so.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -112,7 +124,7 @@ pub(super) async fn run(room: Arc<Rules>) -> anyhow::Result<()> {
     drain(&room).await;
     connections.close();
     if timeout(FAREWELL, connections.wait()).await.is_err() {
-        room.hub.streams().iter().for_each(|stream| stream.connection.abort());
+        room.hub.streams().iter().for_each(|stream| stream.connection.over.abort());
     }
     Ok(())
 }
@@ -132,16 +144,22 @@ async fn drain(room: &Rules) {
     }
 }
 
-/// Ends connections whose clients take nothing.
+/// Ends streams whose clients take nothing, or never ask for anything.
 async fn watch_stuck(room: Arc<Rules>) {
     let limit = room.options.stuck_after;
+    let asks_within = jiff::SignedDuration::try_from(FIRST_REQUEST).unwrap_or(jiff::SignedDuration::MAX);
     loop {
         sleep((limit / 4).clamp(Duration::from_millis(10), Duration::from_secs(5))).await;
         for stream in room.hub.streams() {
             if stream.waiting().is_some_and(|since| since.elapsed() >= limit) {
                 tracing::info!(client = stream.client(), "it takes nothing: disconnecting it");
                 room.metrics.count_stuck();
-                stream.connection.abort();
+                stream.cut();
+            } else if !stream.has_asked()
+                && room.house.clock.now().duration_since(stream.since) >= asks_within
+            {
+                tracing::debug!(client = stream.client(), "it asks for nothing: disconnecting it");
+                stream.cut();
             }
         }
     }
@@ -168,26 +186,36 @@ impl Door {
     }
 
     async fn accept(self, listener: TcpListener) -> anyhow::Result<()> {
+        let mut complained: Option<Instant> = None;
         loop {
             let (socket, address) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // There are no more descriptors, or the client has gone already.
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    if complained.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY) {
+                        complained = Some(Instant::now());
+                        tracing::warn!(%error, "a connection could not be accepted");
+                    }
                     sleep(Duration::from_millis(50)).await;
                     continue;
                 }
             };
             let _ = socket.set_nodelay(true);
+            // Those who come a little late are told so in words.
+            if self.connections.len() >= self.room.options.most_streams + LATE {
+                tracing::debug!(%address, "there are as many connections as there may be");
+                continue;
+            }
             let (room, others, tls) = (self.room.clone(), self.others.clone(), self.tls.clone());
             match tls {
                 None => self.connections.spawn(async move {
-                    if speaks(&socket).await {
+                    if let Ok(Ok(socket)) = timeout(HANDSHAKE, Begun::new(socket)).await {
                         converse(room, others, socket, address).await;
                     }
                 }),
                 Some(tls) => self.connections.spawn(async move {
-                    match timeout(HANDSHAKE, tls.accept(socket)).await {
+                    let begun = async { Begun::new(tls.accept(socket).await?).await };
+                    match timeout(HANDSHAKE, begun).await {
                         Ok(Ok(socket)) => converse(room, others, socket, address).await,
                         Ok(Err(error)) => tracing::debug!(%address, %error, "no TLS"),
                         Err(_) => tracing::debug!(%address, "no TLS in time"),
@@ -198,22 +226,6 @@ impl Door {
     }
 }
 
-/// Whether a client begins as one of HTTP/2 does, within reason: who never says anything is never asked whether it lives.
-async fn speaks(socket: &TcpStream) -> bool {
-    let mut preface = [0; 24];
-    let said = async {
-        loop {
-            match socket.peek(&mut preface).await {
-                Ok(0) | Err(_) => return false,
-                Ok(length) if length == preface.len() => return true,
-                // To be peeked at it is ready already.
-                Ok(_) => sleep(Duration::from_millis(50)).await,
-            }
-        }
-    };
-    timeout(HANDSHAKE, said).await.unwrap_or(false)
-}
-
 /// Serves one connection until either side ends it.
 fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     room: Arc<Rules>,
@@ -221,18 +233,20 @@ fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     socket: S,
     address: SocketAddr,
 ) -> impl Future<Output = ()> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let streams = Streams::default();
+    let mut builder = http2::Builder::new(streams.clone());
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
         .initial_stream_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(Some(PING_EVERY))
         .keep_alive_timeout(PING_TIMEOUT)
         .max_send_buf_size(SEND_BUFFER)
         .max_header_list_size(16 * 1024);
     let (over, ending) = AbortHandle::new_pair();
-    let front = Front { transport: Transport { room, address, over }, others };
+    let connection = Arc::new(Connection { over, streams: AtomicUsize::new(0) });
+    let front = Front { transport: Transport { room, address, streams, connection }, others };
     let connection = builder.serve_connection(TokioIo::new(socket), front);
     Abortable::new(connection, ending).map(move |ended| {
         if let Ok(Err(error)) = ended {
@@ -275,15 +289,29 @@ impl hyper::service::Service<Request<Incoming>> for Front {
     }
 }
 
+/// Whether a request is one of gRPC, in its usual encoding.
+fn is_grpc(request: &Request<Incoming>) -> bool {
+    let content = request.headers().get(CONTENT_TYPE).and_then(|content| content.to_str().ok());
+    let rest = content.and_then(|content| content.strip_prefix("application/grpc"));
+    request.method() == Method::POST
+        && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['+', ';']))
+}
+
 /// The transport service.
 struct Transport {
     room: Arc<Rules>,
     address: SocketAddr,
-    over: AbortHandle,
+    streams: Streams,
+    connection: Arc<Connection>,
 }
 
 impl Transport {
     fn answer(&self, request: Request<Incoming>) -> Response<Outgoing> {
+        if !is_grpc(&request) {
+            let mut response = Response::new(Outgoing::Other(Body::empty()));
+            *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return response;
+        }
         match self.subscriber(request) {
             Ok(subscriber) => {
                 let mut response = Response::new(Outgoing::Rules(Some(subscriber)));
@@ -298,7 +326,7 @@ impl Transport {
         let room = self.room.clone();
         if room.house.stop.is_cancelled() {
             // On this connection it would come back to this replica again and again.
-            self.over.abort();
+            self.connection.over.abort();
             return Err(Status::unavailable("this replica is stopping; another one serves"));
         }
         if request.headers().get(ENCODING).is_some_and(|encoding| encoding != "identity") {
@@ -309,7 +337,8 @@ impl Transport {
         }
         let decoder = ProstDecoder::<SubscribeRequest>::new(BufferSettings::new(REQUEST, REQUEST));
         let requests = Streaming::new_request(decoder, request.into_body(), None, Some(LARGEST_REQUEST));
-        let mailbox = room.hub.open(Some(self.address), room.house.clock.now(), self.over.clone());
+        let (end, connection) = (self.streams.handle(), self.connection.clone());
+        let mailbox = room.hub.open(Some(self.address), room.house.clock.now(), end, connection);
         Ok(Subscriber::new(room, mailbox, requests))
     }
 }

@@ -1,7 +1,7 @@
 //! One data plane's stream: what it asks for, what it is sent, what it answers.
 //!
-//! The stream itself owns all of that. It is read and written by the task of its connection: when the client takes
-//! nothing, nothing is read from it either, so it can make nobody keep anything.
+//! The stream itself owns all of that, and is read and written by a task of its own: when the client takes nothing,
+//! nothing is read from it either, so it can make nobody keep anything.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use causeway_core::rules::state::Target;
-use causeway_core::rules::subscription::{Push, Resent, Unanswered, Verdict, Versions, verdict};
-use causeway_core::rules::wire::transport::v1::{SubscribeOpType, SubscribeRequest};
+use causeway_core::rules::subscription::{OUTDATED, Push, Resent, Unanswered, Verdict, Versions, verdict};
+use causeway_core::rules::wire::transport::v1::{SubscribeOpType, SubscribeRequest, SubscribeRequestTarget};
 use causeway_core::rules::{Failure, Kind};
 use futures::{Stream, StreamExt};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -19,7 +19,7 @@ use tonic::{Status, Streaming};
 
 use super::Rules;
 use super::hub::{Answer, Cell, Current, LastAnswer, Mailbox, Said, shortened};
-use super::message::{ANSWER, About, PUSH, Response, Shared};
+use super::message::{ANSWER, About, LARGEST, PUSH, Response, Shared};
 
 /// A request that makes no sense.
 const INVALID: i32 = 4002;
@@ -27,8 +27,14 @@ const INVALID: i32 = 4002;
 const NO_SUCH_KIND: i32 = 4003;
 /// More than a stream may ask for.
 const TOO_MANY: i32 = 4004;
+/// A set that is larger than what clients take.
+const TOO_LARGE: i32 = 4005;
 /// How much a stream may ask for.
 const MOST_SUBSCRIPTIONS: usize = 8192;
+/// How many kinds a request may name; there are six.
+const MOST_KINDS: usize = 64;
+/// How long namespace, app and labels may be together, in bytes.
+const LONGEST_TARGET: usize = 4096;
 /// Requests that are read in one turn.
 const TURN: usize = 32;
 /// How soon something else is tried for a client that still holds a newer version.
@@ -104,8 +110,7 @@ impl Subscriber {
     fn take_request(&mut self, request: &SubscribeRequest) {
         self.mailbox.call(&request.identifier);
         let target = request.target.as_ref();
-        let target =
-            target.filter(|it| !it.namespace.is_empty() && !it.app.is_empty() && !it.kinds.is_empty());
+        let target = target.filter(|target| makes_sense(target));
         let (Some(target), Ok(op)) = (target, SubscribeOpType::try_from(request.op_type)) else {
             return self.refuse_invalid(request);
         };
@@ -139,12 +144,11 @@ impl Subscriber {
             self.mailbox.add(number);
             return;
         }
-        self.unsubscribe(&name);
+        // To the client it is the same: versions go on from where they are.
+        let versions = self.unsubscribe(&name).unwrap_or_default();
         if self.subscriptions.len() >= MOST_SUBSCRIPTIONS {
-            let about =
-                About { namespace: &target.namespace, app: &target.app, kind: target.kind.full_name() };
             let why = format!("one stream has at most {MOST_SUBSCRIPTIONS} subscriptions");
-            return self.refuse(TOO_MANY, &why, &about);
+            return self.refuse(TOO_MANY, &why, &about(&target));
         }
         self.last += 1;
         let number = self.last;
@@ -152,27 +156,26 @@ impl Subscriber {
         // The cell's texts are everybody's; those of the request are let go.
         let Target { kind, namespace, app, .. } = &cell.target;
         self.names.insert((*kind, namespace.clone(), app.clone()), number);
-        let (owed, sent, versions, outdated) = (true, None, Versions::default(), None);
+        let (owed, sent, outdated) = (true, None, None);
         let subscription = Subscription { cell, owed, sent, versions, outdated };
         self.subscriptions.insert(number, Box::new(subscription));
     }
 
-    fn unsubscribe(&mut self, name: &(Kind, Arc<str>, Arc<str>)) {
-        if let Some(number) = self.names.remove(name)
-            && let Some(subscription) = self.subscriptions.remove(&number)
-        {
-            self.unanswered.forget(number);
-            self.room.leave(&subscription.cell, self.mailbox.stream, number);
-        }
+    fn unsubscribe(&mut self, name: &(Kind, Arc<str>, Arc<str>)) -> Option<Versions> {
+        let number = self.names.remove(name)?;
+        let subscription = self.subscriptions.remove(&number)?;
+        self.unanswered.forget(number);
+        self.room.leave(&subscription.cell, self.mailbox.stream, number);
+        Some(subscription.versions)
     }
 
     fn take_answer(&mut self, request: &SubscribeRequest, is_ack: bool) {
         // Ids are `stream-number`; what is not ours ties the answer to nothing.
         let number = match request.request_id.as_str() {
             "" => None,
-            id => match id.rsplit_once('-').and_then(|(_, number)| number.parse().ok()) {
-                Some(number) => Some(number),
-                None => return,
+            id => match id.rsplit_once('-').map(|(stream, number)| (stream.parse::<u64>(), number.parse())) {
+                Some((Ok(stream), Ok(number))) if self.mailbox.stream == stream => Some(number),
+                _ => return,
             },
         };
         let Some(push) = self.unanswered.answered(number) else { return };
@@ -237,14 +240,25 @@ impl Subscriber {
             let number = self.mailbox.take()?;
             let Some(subscription) = self.subscriptions.get_mut(&number) else { continue };
             match subscription.cell.current() {
-                Current::Unknown => {}
-                Current::Missing => {
-                    subscription.owed = false;
-                    let target = subscription.cell.target.clone();
-                    let kind = target.kind.full_name();
-                    let about = About { namespace: &target.namespace, app: &target.app, kind };
-                    self.refuse(NO_SUCH_KIND, &format!("the definition of {kind} is not installed"), &about);
+                Current::Unknown => {
+                    if let Some(size) = subscription.cell.oversize().filter(|_| subscription.owed) {
+                        subscription.owed = false;
+                        let cell = subscription.cell.clone();
+                        let why = format!("the set has {size} bytes, more than data planes take ({LARGEST})");
+                        self.refuse(TOO_LARGE, &why, &about(&cell.target));
+                    }
                 }
+                // What is known stays for whoever has it.
+                current
+                    if is_new(subscription, &current)
+                        && self.room.is_missing(subscription.cell.target.kind) =>
+                {
+                    subscription.owed = false;
+                    let cell = subscription.cell.clone();
+                    let why = format!("the definition of {} is not installed", cell.target.kind.full_name());
+                    self.refuse(NO_SUCH_KIND, &why, &about(&cell.target));
+                }
+                Current::Missing => {}
                 Current::Set(shared) => {
                     let again = subscription.was_sent(&shared);
                     if again && !subscription.owed {
@@ -265,7 +279,7 @@ impl Subscriber {
             if std::mem::take(&mut subscription.owed) {
                 code = ANSWER;
             }
-            subscription.cell.sent(self.mailbox.stream, number, version);
+            subscription.cell.sent(self.mailbox.stream, number, &shared, version);
             subscription.versions.sent(version);
             subscription.sent = Some(shared.clone());
         }
@@ -287,16 +301,32 @@ impl Subscriber {
                 continue;
             };
             let kind = subscription.cell.target.kind;
-            if self.room.lists(kind) == outdated.lists {
+            if !subscription.versions.was_lifted() && self.room.lists(kind) == outdated.lists {
                 self.room.list_anew(kind);
                 subscription.outdated = Some(Outdated { due: now + NEXT_LIFT, ..outdated });
                 continue;
             }
             subscription.outdated = None;
             let listed = self.room.version(&subscription.cell.target).unwrap_or_default();
-            if let Resent::Lifted(lift) = subscription.versions.raise(listed) {
-                let client = self.mailbox.client();
-                tracing::warn!(client, %kind, lift, "it holds a newer version than the API server has: sending above that");
+            match subscription.versions.raise(listed) {
+                Resent::AsListed => {}
+                Resent::Lifted(lift) => {
+                    let client = self.mailbox.client();
+                    tracing::warn!(client, %kind, lift, "it holds a newer version than the API server has: sending above that");
+                }
+                Resent::GivenUp => {
+                    let (client, now) = (self.mailbox.client(), self.room.house.clock.now());
+                    tracing::warn!(client, %kind, "it holds a newer version than any");
+                    let message = "it says that it holds a newer version than any that can be sent".into();
+                    let failure = Failure { client, code: OUTDATED, message, at: now.as_second() };
+                    let version = subscription.versions.last().unwrap_or_default();
+                    let last = LastAnswer { version, at: now, said: Said::Outdated };
+                    let cell = &subscription.cell;
+                    if cell.answered(self.mailbox.stream, *number, Answer::Failed, Some(failure), last) {
+                        self.room.tally(&cell.target);
+                    }
+                    continue;
+                }
             }
             subscription.owed = true;
             self.mailbox.add(*number);
@@ -307,6 +337,23 @@ impl Subscriber {
             self.wake_at(due);
         }
     }
+}
+
+/// Whether somebody waits for a first answer.
+fn is_new(subscription: &Subscription, current: &Current) -> bool {
+    matches!(current, Current::Missing) || subscription.owed && subscription.sent.is_none()
+}
+
+fn about(target: &Target) -> About<'_> {
+    About { namespace: &target.namespace, app: &target.app, kind: target.kind.full_name() }
+}
+
+/// Whether a request says whose rules of which kinds, in few enough words to be kept and repeated.
+fn makes_sense(target: &SubscribeRequestTarget) -> bool {
+    let labels = target.labels.iter().map(|label| label.key.len() + label.value.len());
+    let length = target.namespace.len() + target.app.len() + labels.sum::<usize>();
+    let is_complete = !target.namespace.is_empty() && !target.app.is_empty() && !target.kinds.is_empty();
+    is_complete && target.kinds.len() <= MOST_KINDS && length <= LONGEST_TARGET
 }
 
 impl Stream for Subscriber {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use causeway_core::rules::Kind;
-use causeway_core::rules::wire::transport::v1::SubscribeResponse;
+use causeway_core::rules::wire::transport::v1::{SubscribeRequest, SubscribeResponse};
 use kube::api::PostParams;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -180,6 +180,89 @@ async fn names_of_any_text_and_thousands_of_subscriptions_get_answers_and_leave_
     assert!(answered >= 8000 && refused > 0, "{answered} answered, {refused} refused");
     drop(plane);
     support::until("the stream is gone", async || replica.metric("causeway_rules_streams") == 0).await;
+}
+
+/// As an SDK does that comes back: all that it wants, one by one, and then all answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bursts_of_requests_and_of_answers_break_no_connection() {
+    const APPS: usize = 3000;
+    let site = Site::start().await;
+    let replica = site.replica("a").await;
+    site.limit("ten", "app0", 10).await;
+    let mut plane = Plane::connect(replica.address).await;
+    for app in 0..APPS {
+        plane.subscribe(target(LIMIT, "default", &format!("app{app}")));
+    }
+    let mut responses = Vec::new();
+    for _ in 0..APPS {
+        responses.push(plane.next().await);
+    }
+    responses.iter().for_each(|response| plane.ack(response));
+    support::until("every answer counts", async || site.status(LIMIT, "ten").await["acked"] == 1).await;
+    site.limit("eleven", "app2999", 11).await;
+    plane.until_rules(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_of_too_many_kinds_or_of_endless_names_is_refused_as_a_whole() {
+    let site = Site::start().await;
+    let replica = site.replica("a").await;
+    let mut plane = Plane::connect(replica.address).await;
+    let mut many = target(LIMIT, &"n".repeat(4000), "foo");
+    many.kinds = vec![String::new(); 16_000];
+    plane.subscribe(many);
+    plane.subscribe(target(LIMIT, &"n".repeat(32_000), "foo"));
+    plane.subscribe(target(LIMIT, "default", "foo"));
+    for _ in 0..2 {
+        assert_eq!(said(&plane.next().await).0, 4002);
+    }
+    plane.until_rules(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_client_calls_itself_or_says_moves_no_cursor() {
+    let site = Site::start().await;
+    let replica = site.replica("a").await;
+    site.limit("ten", "foo", 10).await;
+    let mut plane = Plane::connect(replica.address).await;
+    plane.send(SubscribeRequest {
+        identifier: "me\u{1b}[31m".into(),
+        target: Some(target(LIMIT, "default", "foo")),
+        ..SubscribeRequest::default()
+    });
+    let response = plane.next().await;
+    plane.answer(&response, "NACK", 4000, "a\r\n\u{202e}b");
+    support::until("it is told", async || site.status(LIMIT, "ten").await["failed"] == 1).await;
+    let failure = site.status(LIMIT, "ten").await["lastFailure"].clone();
+    assert!(failure["client"].as_str().is_some_and(|client| client.starts_with("me�[31m (")), "{failure}");
+    assert_eq!(failure["message"], "a���b");
+}
+
+/// Whoever counts asks the state and the streams, and so does whoever pushes: neither may hold one while it waits for the
+/// other. It takes three to wait in a ring.
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn counting_pushing_joining_and_leaving_all_at_once_never_wait_in_a_ring() {
+    let site = Site::start().await;
+    let replica = site.replica("a").await;
+    site.limit("ten", "foo", 0).await;
+    let address = replica.address;
+    let coming_and_going = async |_| {
+        for _ in 0..40 {
+            let mut plane = Plane::subscribed(address, LIMIT, "foo").await;
+            plane.subscribe(target(LIMIT, "default", "*"));
+            let response = plane.next().await;
+            plane.ack(&response);
+        }
+    };
+    let editing = async {
+        for threshold in 1..400 {
+            site.patch(LIMIT, "ten", json!({ "spec": { "threshold": threshold } })).await;
+        }
+    };
+    tokio::join!(futures::future::join_all((0..16).map(coming_and_going)), editing);
+    let mut plane = Plane::subscribed(address, LIMIT, "foo").await;
+    plane.until_rules(1).await;
+    support::until("only this one counts", async || site.status(LIMIT, "ten").await["acked"] == 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

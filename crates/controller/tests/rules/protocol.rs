@@ -227,22 +227,34 @@ async fn a_client_that_reads_nothing_is_disconnected_and_others_do_not_notice() 
     site.create(kind, "big", json!({ "app": "foo" }), spec("0")).await;
     let mut healthy = Plane::subscribed(replica.address, kind, "foo").await;
     let mut stuck = Plane::subscribed(replica.address, kind, "foo").await;
+    // Two of an app share a connection with one that is not read: only that one ends.
+    let endpoint =
+        tonic::transport::Endpoint::from_shared(format!("http://{}", replica.address)).expect("an address");
+    let channel = endpoint.initial_connection_window_size(1 << 30).connect().await.expect("it listens");
+    let mut unread = Plane::on(channel.clone()).await.expect("a stream");
+    unread.subscribe(target(kind, "default", "foo"));
+    let mut beside = Plane::on(channel).await.expect("a stream");
+    beside.subscribe(target(LIMIT, "default", "foo"));
+    beside.until_rules(0).await;
     healthy.until_rules(1).await;
     stuck.until_rules(1).await;
+    unread.until_rules(1).await;
     for at in 1..60 {
         site.patch(kind, "big", json!({ "spec": spec(&at.to_string()) })).await;
         let response = healthy.next().await;
         healthy.ack(&response);
     }
-    support::until("the stuck one is found", async || {
-        replica.metric("causeway_rules_stuck_streams_total") > 0
+    support::until("those that are stuck are found", async || {
+        replica.metric("causeway_rules_stuck_streams_total") == 2
     })
     .await;
     site.patch(kind, "big", json!({ "spec": spec("last") })).await;
     healthy.next().await;
-    support::until("one stream is left", async || replica.metric("causeway_rules_streams") == 1).await;
-    assert_eq!(replica.metric("causeway_rules_stuck_streams_total"), 1);
-    drop(stuck);
+    support::until("two are left", async || replica.metric("causeway_rules_streams") == 2).await;
+    assert_eq!(replica.metric("causeway_rules_stuck_streams_total"), 2);
+    site.limit("ten", "foo", 10).await;
+    beside.until_rules(1).await;
+    drop((stuck, unread));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -95,6 +95,45 @@ async fn a_data_plane_that_asks_for_its_app_and_for_all_counts_once_by_what_it_s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_that_nobody_has_answered_is_never_said_to_run() {
+    let site = Site::start().await;
+    let replica = site.replica("a").await;
+    site.limit("ten", "foo", 10).await;
+    let mut plane = Plane::subscribed(replica.address, LIMIT, "foo").await;
+    plane.until_rules(1).await;
+    until_counts(&site, "ten", [1, 0, 0]).await;
+    site.patch(LIMIT, "ten", json!({ "spec": { "threshold": 11 } })).await;
+    let start = tokio::time::Instant::now();
+    let mut seen = Vec::new();
+    while start.elapsed() < std::time::Duration::from_secs(3) {
+        let status = site.status(LIMIT, "ten").await;
+        if status["observedGeneration"] == 2 {
+            seen.push(condition(&status, "Distributed").map(|it| it.1.to_owned()));
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    seen.dedup();
+    assert_eq!(seen, [Some("Pending".to_owned())]);
+    plane.until_rules(1).await;
+    until_counts(&site, "ten", [1, 0, 0]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_that_leaves_a_set_by_its_labels_is_run_by_nobody_of_it() {
+    let site = Site::start().await;
+    let replica = site.replica("a").await;
+    site.limit("ten", "foo", 10).await;
+    site.patch(LIMIT, "ten", json!({ "metadata": { "labels": { "v": "1" } } })).await;
+    let mut plane = Plane::connect(replica.address).await;
+    plane.subscribe_labelled(target(LIMIT, "default", "foo"), &[("v", "1")]);
+    plane.until_rules(1).await;
+    until_counts(&site, "ten", [1, 0, 0]).await;
+    site.patch(LIMIT, "ten", json!({ "metadata": { "labels": { "v": "2" } } })).await;
+    plane.until_rules(0).await;
+    until_counts(&site, "ten", [0, 0, 0]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_nack_without_a_number_or_a_status_is_the_oldest_pushes() {
     let site = Site::start().await;
     let replica = site.replica("a").await;

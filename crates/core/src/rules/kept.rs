@@ -93,6 +93,9 @@ pub(super) fn is_news_to_replicas((_, old, new): &Difference) -> bool {
     match (old, new) {
         (_, None) => true,
         (None, Some(new)) => !new.status.replicas.is_empty(),
-        (Some(old), Some(new)) => old.app != new.app || old.status.replicas != new.status.replicas,
+        (Some(old), Some(new)) => {
+            (&old.app, old.generation, &old.status.replicas)
+                != (&new.app, new.generation, &new.status.replicas)
+        }
     }
 }

@@ -19,6 +19,7 @@ pub mod state;
 pub mod status;
 pub mod subscription;
 pub mod wire;
+pub mod words;
 
 pub use kind::{Kind, UnknownKind};
 pub use object::{Failure, RuleObject, RuleStatus, Share};

@@ -51,6 +51,8 @@ pub struct RuleStatus {
 /// How many data planes have taken a rule, as one replica knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Share {
+    /// The generation of the rule that this is about; of a sum it says nothing.
+    pub generation: i64,
     /// Those that run it.
     pub acked: u32,
     /// Those that refused it.
@@ -66,6 +68,7 @@ impl Share {
     #[must_use]
     pub fn plus(self, other: &Self) -> Self {
         Self {
+            generation: 0,
             acked: self.acked.saturating_add(other.acked),
             failed: self.failed.saturating_add(other.failed),
             pending: self.pending.saturating_add(other.pending),
@@ -74,6 +77,22 @@ impl Share {
                 (known, other) => other.clone().or(known),
             },
         }
+    }
+}
+
+impl Share {
+    /// How many data planes it speaks of.
+    pub fn planes(&self) -> u32 {
+        self.acked.saturating_add(self.failed).saturating_add(self.pending)
+    }
+
+    /// What it says of a generation: whoever answered to an older one has not answered to this.
+    #[must_use]
+    pub fn about(&self, generation: i64) -> Self {
+        if self.generation >= generation {
+            return self.clone();
+        }
+        Self { generation, pending: self.planes(), ..Self::default() }
     }
 }
 

@@ -79,8 +79,13 @@ fn action(namespace: &str, field: &str, http: &HttpRoute) -> Result<RouteAction,
                 };
                 clusters.push(ClusterWeight { name: name(to), weight: Some(weight) });
             }
-            if several.iter().all(|destination| destination.weight == Some(0)) {
+            let sum: u64 =
+                clusters.iter().filter_map(|cluster: &ClusterWeight| cluster.weight).map(u64::from).sum();
+            if sum == 0 {
                 return Err(Refusal::new(field, "the weights add up to nothing"));
+            }
+            if sum > u32::MAX.into() {
+                return Err(Refusal::new(field, "the weights add up to more than can be carried"));
             }
             ClusterSpecifier::WeightedClusters(WeightedCluster { clusters })
         }

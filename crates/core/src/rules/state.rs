@@ -110,7 +110,22 @@ pub enum Standing {
 #[derive(Debug, Clone, Default)]
 struct App {
     rules: BTreeSet<ObjectKey>,
-    version: i64,
+    versions: Versions,
+}
+
+/// Since when a set is what it is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Versions {
+    /// What data planes are told: a list raises it.
+    told: i64,
+    /// That of the last change.
+    changed: i64,
+}
+
+impl Versions {
+    fn of_change(version: i64) -> Self {
+        Self { told: version, changed: version }
+    }
 }
 
 /// All that is known of a kind.
@@ -121,7 +136,7 @@ struct Known {
     /// By namespace and app.
     apps: BTreeMap<(Arc<str>, Arc<str>), App>,
     /// The version of all apps of a namespace together, while there is one.
-    namespaces: BTreeMap<Arc<str>, i64>,
+    namespaces: BTreeMap<Arc<str>, Versions>,
     /// The version of whatever has no rule: that of the last change of any set, so that no set that became empty was
     /// ever higher, and nothing is kept of it.
     empty: i64,
@@ -142,11 +157,11 @@ impl Known {
         }
         if let Some(new) = &new {
             let app = self.apps.entry((namespace.clone(), new.clone())).or_default();
-            app.version = version;
+            app.versions = Versions::of_change(version);
             app.rules.insert(key.clone());
         }
         if self.apps_of(&namespace).next().is_some() {
-            self.namespaces.insert(namespace, version);
+            self.namespaces.insert(namespace, Versions::of_change(version));
         } else {
             self.namespaces.remove(&namespace);
         }
@@ -158,7 +173,7 @@ impl Known {
     fn leave(&mut self, namespace: &Arc<str>, name: &Arc<str>, key: &ObjectKey, version: i64) {
         let place = (namespace.clone(), name.clone());
         let Some(app) = self.apps.get_mut(&place) else { return };
-        app.version = version;
+        app.versions = Versions::of_change(version);
         app.rules.remove(key);
         if app.rules.is_empty() {
             self.apps.remove(&place);
@@ -183,8 +198,8 @@ impl Known {
 
     /// All of this is true at a version.
     fn raise(&mut self, version: i64) {
-        self.apps.values_mut().for_each(|app| app.version = version);
-        self.namespaces.values_mut().for_each(|namespace| *namespace = version);
+        self.apps.values_mut().for_each(|app| app.versions.told = version);
+        self.namespaces.values_mut().for_each(|versions| versions.told = version);
         self.empty = version;
     }
 }
@@ -219,18 +234,39 @@ impl State {
         self.replicas.contains_key(replica)
     }
 
+    /// The version of a set that somebody asks for; none while its kind was not listed.
+    pub fn version(&self, target: &Target) -> Option<i64> {
+        self.versions(target).map(|versions| versions.told)
+    }
+
+    /// Whether a set of a version is what it is by now, but for its version.
+    pub fn is_current(&self, target: &Target, version: i64) -> bool {
+        self.versions(target).is_some_and(|versions| versions.changed <= version)
+    }
+
+    fn versions(&self, target: &Target) -> Option<Versions> {
+        let known = self.kinds.get(&target.kind).filter(|known| known.standing == Standing::Listed)?;
+        let versions = if &*target.app == ANY_APP {
+            known.namespaces.get(&target.namespace).copied()
+        } else {
+            known.apps.get(&(target.namespace.clone(), target.app.clone())).map(|app| app.versions)
+        };
+        Some(versions.unwrap_or(Versions::of_change(known.empty)))
+    }
+
     /// The set that somebody asks for; none while its kind was not listed.
     pub fn set(&self, target: &Target) -> Option<Set> {
-        let known = self.kinds.get(&target.kind).filter(|known| known.standing == Standing::Listed)?;
-        let (version, keys): (_, Vec<&ObjectKey>) = if &*target.app == ANY_APP {
+        let version = self.version(target)?;
+        let known = self.kinds.get(&target.kind)?;
+        let keys: Vec<&ObjectKey> = if &*target.app == ANY_APP {
             let keys: BTreeSet<&ObjectKey> =
                 known.apps_of(&target.namespace).flat_map(|app| &app.rules).collect();
-            (known.namespaces.get(&target.namespace).copied(), keys.into_iter().collect())
+            keys.into_iter().collect()
         } else {
             let app = known.apps.get(&(target.namespace.clone(), target.app.clone()));
-            (app.map(|app| app.version), app.into_iter().flat_map(|app| &app.rules).collect())
+            app.into_iter().flat_map(|app| &app.rules).collect()
         };
-        let mut set = Set { version: version.unwrap_or(known.empty), data: Vec::new(), rules: Vec::new() };
+        let mut set = Set { version, data: Vec::new(), rules: Vec::new() };
         for key in keys {
             let Some(kept) = known.rules.get(key) else { continue };
             let fits = target.labels.iter().all(|(name, value)| kept.labels.get(name) == Some(value));
@@ -268,6 +304,8 @@ impl State {
             known.raise(version);
             if std::mem::replace(&mut known.standing, Standing::Listed) != Standing::Listed {
                 touched.insert(Scope::Kind(kind));
+                // Nothing was said of them meanwhile.
+                touched.extend(known.rules.keys().map(|key| Scope::Status(kind, key.clone())));
             }
         }
         for difference in differences {
@@ -293,7 +331,13 @@ impl State {
         let names: BTreeSet<&String> = differences.iter().map(|(name, ..)| name).collect();
         let told = |kept: &Kept| names.iter().any(|name| kept.status.replicas.contains_key(*name));
         let concerned = self.rules().filter(|(_, _, kept)| told(kept));
-        concerned.map(|(kind, key, _)| Scope::Status(kind, key.clone())).collect()
+        let mut touched: BTreeSet<Scope> =
+            concerned.map(|(kind, key, _)| Scope::Status(kind, key.clone())).collect();
+        // One that counts again has to say again what was taken away.
+        if differences.iter().any(|(_, before, _)| before.is_none()) {
+            touched.extend(self.rules().map(|(kind, key, _)| Scope::Share(kind, key.clone())));
+        }
+        touched
     }
 
     /// What the leader should say of a rule.

@@ -55,7 +55,8 @@ pub(super) fn said(kept: &Kept, is_alive: impl Fn(&str) -> bool) -> Said {
     let mut status = kept.status.clone();
     let gone: Vec<String> = status.replicas.keys().filter(|replica| !is_alive(replica)).cloned().collect();
     status.replicas.retain(|replica, _| is_alive(replica));
-    status.total = status.replicas.values().fold(Share::default(), Share::plus);
+    let shares = status.replicas.values().map(|share| share.about(kept.generation));
+    status.total = shares.fold(Share::default(), |sum, share| sum.plus(&share));
     status.observed_generation = Some(kept.generation);
     let (truth, reason, message) = accepted(kept);
     status.conditions.set(ACCEPTED, truth, reason, message, kept.generation);
@@ -76,7 +77,7 @@ fn accepted(kept: &Kept) -> (Truth, &'static str, String) {
 }
 
 fn distributed(kept: &Kept, total: &Share) -> (Truth, &'static str, String) {
-    let Share { acked, failed, pending, failure } = total;
+    let Share { acked, failed, pending, failure, .. } = total;
     let planes =
         |count: u32| if count == 1 { "1 data plane".to_owned() } else { format!("{count} data planes") };
     if kept.refusal.is_some() || !kept.is_sent() {

@@ -49,8 +49,8 @@ pub struct Unanswered {
     last: u64,
 }
 
-/// A client that never answers is remembered for so many pushes.
-const MOST: usize = 1024;
+/// A client that never answers is remembered for so many pushes: two for each subscription that it may have.
+const MOST: usize = 2 * 8192;
 
 impl Unanswered {
     /// Takes note of a push, and gives its number.
@@ -98,6 +98,8 @@ pub enum Resent {
     AsListed,
     /// So much above what it was sent: the cluster counts from a lower number again.
     Lifted(i64),
+    /// Not at all: there is no higher version.
+    GivenUp,
 }
 
 impl Versions {
@@ -122,11 +124,19 @@ impl Versions {
         self.least > 0
     }
 
+    /// Whether no list helps it any more.
+    pub fn was_lifted(&self) -> bool {
+        self.lift > 0
+    }
+
     /// Raises what is sent next for a client that holds something newer than it was sent, where a list made since has
     /// this version. Another replica may have listed later, with the same rules: then that version is enough. If it is
     /// not, the cluster counts from a lower number again, as one that was restored does.
     pub fn raise(&mut self, listed: i64) -> Resent {
         let sent = self.sent.unwrap_or_default();
+        if sent == i64::MAX {
+            return Resent::GivenUp;
+        }
         if listed > sent {
             self.least = listed;
             return Resent::AsListed;
@@ -163,7 +173,7 @@ mod tests {
         versions.sent(120 + (1 << 20));
         assert_eq!(versions.raise(120), Resent::Lifted(1 << 24), "in vain so far");
         versions.sent(i64::MAX);
-        versions.raise(0);
+        assert_eq!(versions.raise(0), Resent::GivenUp);
         assert_eq!(versions.of(1, false), i64::MAX, "and no further");
     }
 
@@ -200,7 +210,7 @@ mod tests {
     #[test]
     fn who_never_answers_costs_bounded_memory() {
         let mut unanswered = Unanswered::default();
-        for version in 0..10_000 {
+        for version in 0..100_000 {
             unanswered.sent(Push { subscription: 1, version });
         }
         assert_eq!(unanswered.pushes.len(), MOST);

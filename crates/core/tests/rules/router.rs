@@ -203,6 +203,7 @@ fn what_cannot_be_carried_is_named() {
         (vec![destination("a", ""), weighted("b", "", 1)], "spec.http[0].route[0].weight"),
         (vec![weighted("b", "", 1), fallback], "spec.http[0].route[1].destination.fallback"),
         (vec![weighted("a", "", 0), weighted("b", "", 0)], "spec.http[0].route"),
+        (vec![weighted("a", "", u32::MAX), weighted("b", "", 1)], "spec.http[0].route"),
     ];
     for (destinations, field) in refused {
         let rule = router(&["a"], vec![], destinations);

@@ -225,7 +225,8 @@ impl Replica {
 
     fn hear_of_replicas(&mut self, cluster: &Cluster, change: Change<String, ()>) -> Checked {
         let touched = self.take(cluster, Event::Replicas(change))?;
-        prop_assert!(touched.iter().all(|scope| matches!(scope, Scope::Status(..))), "{touched:?}");
+        let is_said = |scope: &Scope| matches!(scope, Scope::Status(..) | Scope::Share(..));
+        prop_assert!(touched.iter().all(is_said), "{touched:?}");
         Ok(())
     }
 
