@@ -281,11 +281,11 @@ impl Cell {
             Current::Set(shared) if inner.oversized.is_none() => Some(shared.version()),
             _ => None,
         };
-        let before = inner.rules();
         let compiled = match compile(&self.target, version) {
             Compiled::Same => return Refreshed::Same,
             Compiled::Other(standing, set) => (standing, set),
         };
+        let before = inner.rules();
         let next = match compiled {
             // What is known stays, for whoever has it; a definition may be gone for a moment.
             (Standing::Missing | Standing::Unknown, _) if matches!(inner.current, Current::Set(_)) => {

@@ -4,9 +4,10 @@
 
 pub(crate) mod vpc;
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use causeway_apiserver::{Config, Fault, Match, Server, Switch};
@@ -25,6 +26,7 @@ pub(crate) const LEASES: &str = "default";
 
 /// A server with one namespace, `default`.
 pub(crate) async fn server() -> Server {
+    hear();
     let _ = rustls::crypto::ring::default_provider().install_default();
     Server::start(Config { seed: Some(1), ..Config::default() }).await.expect("an API server")
 }
@@ -78,13 +80,37 @@ pub(crate) async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn()
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
+thread_local! {
+    static HEARD: RefCell<Option<Log>> = const { RefCell::new(None) };
+}
+
+/// Has all that is logged go to whoever listens on its thread. Before anything is: what is logged for the first time just
+/// when somebody begins to listen would be taken for something that nobody ever listens to.
+fn hear() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let heard = || HEARD.with_borrow(|log| log.clone().unwrap_or_default());
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(heard).finish();
+        tracing::subscriber::set_global_default(subscriber).expect("nobody else does");
+    });
+}
+
+/// Ends with the test.
+pub(crate) struct Listening;
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        HEARD.set(None);
+    }
+}
+
 impl Log {
     /// Begins to listen.
-    pub(crate) fn listen() -> (Self, tracing::subscriber::DefaultGuard) {
+    pub(crate) fn listen() -> (Self, Listening) {
+        hear();
         let log = Self::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
-        (log, tracing::subscriber::set_default(subscriber.finish()))
+        HEARD.set(Some(log.clone()));
+        (log, Listening)
     }
 
     /// The lines so far that contain a text.
