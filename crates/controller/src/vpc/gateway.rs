@@ -153,8 +153,12 @@ impl Vpc {
         let commands = Commands::new(PodExec::new(self, &task.pod));
         let refused = refused_before(self.desk.state().outcome(gateway), &task.pod.uid);
         let plan = |have: &Have| plan_after(&refused, &task.want, have);
-        // More to do right after a change waits for nobody to confirm that change: the next one's listing does.
-        let seen = self.looks.since(gateway, &task.pod.uid, SOON).map(|have| plan(&have));
+        // More to do right after a change waits for nobody to confirm that change: the next one's listing does. But a
+        // monitor that has ended is opened first, since nobody would hear of what comes after.
+        let is_heard =
+            !self.monitors.is_opened(gateway, &task.pod) || self.monitors.lines(gateway, &task.pod).is_some();
+        let seen =
+            self.looks.since(gateway, &task.pod.uid, SOON).filter(|_| is_heard).map(|have| plan(&have));
         let mut planned = match seen.filter(|planned| !planned.is_empty()) {
             Some(planned) => planned,
             None => {
