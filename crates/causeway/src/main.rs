@@ -10,7 +10,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
+use tracing_subscriber::prelude::*;
 
 /// Joins the VPCs of many Kubernetes clusters: tunnels between their gateways, declared as objects.
 #[derive(Debug, Parser)]
@@ -85,10 +87,13 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 }
 
 fn start_logging(format: controller::LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match format {
-        controller::LogFormat::Json => logs.json().flatten_event(true).init(),
-        controller::LogFormat::Text => logs.with_ansi(false).init(),
-    }
+    // Levels by target are all that is filtered by; more would bring a regular expression engine along.
+    let given = std::env::var("RUST_LOG").ok().and_then(|text| text.parse().ok());
+    let filter: Targets = given.unwrap_or_else(|| Targets::new().with_default(tracing::Level::INFO));
+    let logs = fmt::layer().with_writer(std::io::stderr);
+    let layer = match format {
+        controller::LogFormat::Json => logs.json().flatten_event(true).boxed(),
+        controller::LogFormat::Text => logs.with_ansi(false).boxed(),
+    };
+    tracing_subscriber::registry().with(layer).with(filter).init();
 }
