@@ -143,4 +143,4 @@ uninstall: ## Delete every tunnel, wait until gateways are clean, then remove th
 
 .PHONY: undeploy
 undeploy: ## The same, then the controller and all else that deploy.yaml made (WAIT=120 FORCE=1).
-	@hack/undeploy.sh $(MANIFESTS)
+	@hack/undeploy.sh deploy/{controller,vpc,submariner,rules}.yaml

@@ -14,6 +14,8 @@ finalizer=tunnel.finalizer.ustc.io
 namespace=multi-vpc-system
 app=multi-vpc-controller-manager
 lease=causeway-controller
+name=opensergo-control-plane
+name_space=opensergo-system
 
 say() { echo "undeploy: $*"; }
 die() { echo "undeploy: $*" >&2; exit 1; }
@@ -120,6 +122,16 @@ report_rules() {
     say "the definitions of rules stay, and every rule; kubectl delete -f deploy/rules-crds.yaml removes both"
 }
 
+# The name that data planes know, where it leads to us. The namespace may be somebody else's.
+remove_name() {
+  local leads
+  leads=$(kube get service -n "$name_space" "$name" --ignore-not-found -o jsonpath='{.spec.externalName}') ||
+    die "the API server does not answer; the Service $name_space/$name may still be there"
+  [[ $leads == causeway-rules.* ]] || return 0
+  kube delete service -n "$name_space" "$name" --ignore-not-found
+  say "the namespace $name_space stays, with what else is in it"
+}
+
 # What peers go on seeing, and how to take that away too.
 report_broker() {
   [[ $1 ]] || return 0
@@ -142,6 +154,7 @@ for manifest in "$@"; do
     die "not all of $manifest could be removed within $wait s; see above"
 done
 if (($#)); then
+  remove_name
   report_broker "$cluster"
 fi
 report_rules

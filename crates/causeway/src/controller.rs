@@ -13,7 +13,7 @@ use causeway_controller::election::{self, Times};
 use causeway_controller::rules::clients::Loopback;
 use causeway_controller::{Options, rules, vpc};
 use causeway_core::vpc::Given;
-use causeway_core::{Cidr, ClusterId, ObjectKey};
+use causeway_core::{ClusterId, Ipv4Cidr, ObjectKey};
 use clap::ValueEnum;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     cluster_id: Option<ClusterId>,
     /// This cluster's range of global addresses, in place of Submariner's.
     #[arg(long, value_name = "CIDR")]
-    globalnet_cidr: Option<Cidr>,
+    globalnet_cidr: Option<Ipv4Cidr>,
     /// This cluster's egress addresses, in place of Submariner's.
     #[arg(long, value_name = "IP,…", value_delimiter = ',')]
     egress_ips: Vec<Ipv4Addr>,
@@ -148,6 +148,8 @@ pub(crate) enum LogFormat {
 const RULES_WINDOW: Duration = Duration::from_millis(20);
 /// A data plane that takes nothing for so long is disconnected.
 const RULES_STUCK_AFTER: Duration = Duration::from_secs(30);
+/// One that asks for nothing within this is too.
+const RULES_ASKS_WITHIN: Duration = Duration::from_secs(60);
 /// For so long a data plane may hold newer rules than a replica, which then is about to get them too.
 const RULES_OUTDATED_FOR: Duration = Duration::from_secs(10);
 /// How long a kind is followed that nobody asks for any more: whoever left may come back, and statuses say so by then.
@@ -182,13 +184,18 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// How many data planes there may be: each is an open file, and some are needed for everything else.
-fn most_streams(wanted: u32) -> anyhow::Result<usize> {
+fn most_streams(wanted: u32, is_served: bool) -> anyhow::Result<usize> {
     const OTHERS: usize = 256;
     let (files, _) = getrlimit(Resource::RLIMIT_NOFILE).context("the limit of open files")?;
     let files = usize::try_from(files).unwrap_or(usize::MAX);
     let (wanted, most) =
         (wanted.try_into().unwrap_or(usize::MAX), files.saturating_sub(rules::LATE + OTHERS));
-    if most < wanted {
+    anyhow::ensure!(
+        most > 0 || !is_served,
+        "with {files} open files no data plane could connect: the process needs more than {} (ulimit -n)",
+        rules::LATE + OTHERS
+    );
+    if most < wanted && is_served {
         tracing::warn!(wanted, most, "the process may have too few open files for so many data planes");
     }
     Ok(most.min(wanted))
@@ -223,10 +230,11 @@ async fn options(args: Args) -> anyhow::Result<Options> {
         tls,
         window: RULES_WINDOW,
         stuck_after: RULES_STUCK_AFTER,
+        asks_within: RULES_ASKS_WITHIN,
         drain: RULES_DRAIN,
         outdated_for: RULES_OUTDATED_FOR,
         on_demand: args.watch_on_demand.then_some(RULES_LINGER),
-        most_streams: most_streams(args.rules_max_streams)?,
+        most_streams: most_streams(args.rules_max_streams, args.enable.contains(&RoomName::Rules))?,
         clients: Some(args.rules_clients_listen),
         name: format!("osg-{}", if host.is_empty() { "unknown-host" } else { &host }),
     };

@@ -242,6 +242,14 @@ fn what_is_deployed_enables_what_was_asked_for_and_has_its_rights() {
     assert_eq!(container["image"], "registry.example/causeway:1");
     assert_eq!(container["args"], json!(["controller", "--enable=vpc"]));
     assert!(objects.iter().any(|object| object["metadata"]["name"] == "multi-vpc-gateways"));
+    let objects = deployed("rules").expect("written");
+    let names: Vec<_> = objects.iter().filter_map(|object| object["metadata"]["name"].as_str()).collect();
+    for name in ["causeway-rules", "trafficrouters.traffic.opensergo.io"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    for name in ["multi-vpc-gateways", "opensergo-control-plane"] {
+        assert!(!names.contains(&name), "{names:?}");
+    }
     let refused = deployed("vpc,kitchen").expect_err("there is no such room");
     assert!(refused.contains("there is no deploy/kitchen.yaml"), "{refused}");
 }
@@ -439,7 +447,14 @@ async fn a_real_server_takes_everything_that_ships() {
     let deploy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
     let file = |name: &str| format!("{deploy}/{name}");
     let member = MEMBER.map(|(name, _)| name);
-    for name in ["crds.yaml", "exec-policy.yaml", "rules-crds.yaml", "rules.yaml"].into_iter().chain(member) {
+    // A dry run makes no namespace for what comes after it in the same file.
+    one.apply(r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "opensergo-system"}}"#)
+        .await
+        .ok();
+    for name in ["crds.yaml", "exec-policy.yaml", "rules-crds.yaml", "rules.yaml", "rules-name.yaml"]
+        .into_iter()
+        .chain(member)
+    {
         one.kubectl(&["apply", "--dry-run=server", "-f", &file(name)]).await.ok();
     }
     broker.kubectl(&["apply", "--dry-run=server", "-f", &file("broker.yaml")]).await.ok();

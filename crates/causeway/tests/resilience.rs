@@ -91,9 +91,21 @@ async fn a_controller_killed_before_its_command_ran_builds_the_tunnel_at_its_nex
 async fn a_controller_killed_after_its_command_ran_only_has_to_say_so_at_its_next_start() {
     let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
-    one.controller().await;
-    // From now on the gateway is known, and the next command is the one that builds the tunnel.
+    let controller = one.controller().await;
+    // From now on the gateway is known, and the next command is the one that builds the tunnel. The monitor has to have
+    // said that all is as it was found: from then on no command runs.
     monitor_in(&one, "gw1").await;
+    let all = async || controller.execs("monitor").await + controller.execs("observe").await;
+    one.until("both gateways have monitors, and nothing more is asked of them", PATIENCE, async || {
+        let before = all().await;
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        if controller.execs("monitor").await >= 2 && all().await == before {
+            Ok(())
+        } else {
+            Err(format!("{before}"))
+        }
+    })
+    .await;
     one.fault("gw1", "late:30000").await;
     one.create(&vxlan("crash0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
     // What this one prints comes late too, so it writes a file: pods share this machine's.

@@ -87,6 +87,36 @@ async fn definitions(one: &Cluster) -> Vec<String> {
     names.lines().filter(|name| name.ends_with(".kubeovn.ustc.io")).map(str::to_owned).collect()
 }
 
+/// Where a Service of the name that data planes know leads.
+async fn name(one: &Cluster) -> String {
+    let args = ["get", "service", "-n", "opensergo-system", "opensergo-control-plane", "--ignore-not-found"];
+    one.kubectl(&[&args[..], &["-o", "jsonpath={.spec.externalName}{.spec.type}"]].concat()).await.ok()
+}
+
+#[tokio::test]
+async fn undeploying_takes_the_name_that_data_planes_know_only_where_it_leads_to_us() {
+    let sandbox = Sandbox::bare().await;
+    let one = sandbox.cluster(1).await;
+    let mut undeploy = vec!["hack/undeploy.sh"];
+    let manifests = manifests(&sandbox);
+    undeploy.extend(manifests.iter().map(String::as_str));
+    let shipped = root().join("deploy/rules-name.yaml").display().to_string();
+    one.kubectl(&["apply", "-f", &shipped]).await.ok();
+    assert!(name(&one).await.starts_with("causeway-rules."));
+    let said = run(&one, &undeploy, &[("WAIT", "50")]).await.0.ok();
+    assert!(said.contains("the namespace opensergo-system stays"), "{said}");
+    assert_eq!(name(&one).await, "");
+    let namespace =
+        one.kubectl(&["get", "namespace", "opensergo-system", "-o", "jsonpath={.status.phase}"]).await;
+    assert_ne!(namespace.ok(), "Terminating", "with what else is in it");
+
+    let stock = r#"{"apiVersion": "v1", "kind": "Service", "spec": {"type": "ClusterIP", "ports": [{"port": 10246}]},
+        "metadata": {"name": "opensergo-control-plane", "namespace": "opensergo-system"}}"#;
+    one.apply(stock).await.ok();
+    run(&one, &undeploy, &[("WAIT", "50")]).await.0.ok();
+    assert_eq!(name(&one).await, "ClusterIP", "OpenSergo's own");
+}
+
 #[tokio::test]
 async fn undeploying_cleans_the_gateways_and_leaves_no_tunnel_no_definition_and_no_controller() {
     let sandbox = Sandbox::bare().await;

@@ -14,12 +14,12 @@ use std::time::Duration;
 use causeway_core::room::Change;
 use futures::{Stream, StreamExt};
 use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::core::DeserializeGuard;
 use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::found::Found;
 use crate::pace::Pace;
 
 /// Objects of a page, where lists come in pages.
@@ -71,17 +71,25 @@ impl<K, V> Seen<K, V> {
 }
 
 /// Which objects to follow.
-pub struct Watch<K> {
-    api: Api<DeserializeGuard<K>>,
+pub struct Watch<K: Resource> {
+    kind: K::DynamicType,
+    api: Api<Found<K>>,
     params: WatchParams,
     resync: Option<Duration>,
     anew: Option<Arc<Notify>>,
 }
 
-impl<K> Watch<K> {
+impl<K: Resource<DynamicType = ()>> Watch<K> {
     /// All that an API gives.
-    pub fn new(api: Api<DeserializeGuard<K>>) -> Self {
-        Self { api, params: WatchParams::default(), resync: None, anew: None }
+    pub fn new(api: Api<Found<K>>) -> Self {
+        Self::of((), api)
+    }
+}
+
+impl<K: Resource> Watch<K> {
+    /// All that an API of a kind gives, where the type is that of many kinds.
+    pub fn of(kind: K::DynamicType, api: Api<Found<K>>) -> Self {
+        Self { kind, api, params: WatchParams::default(), resync: None, anew: None }
     }
 
     /// Only those with a label.
@@ -121,14 +129,14 @@ pub trait Convert<K> {
     type Value;
 
     /// Its key, and its value unless it counts as absent.
-    fn convert(&self, object: &DeserializeGuard<K>) -> (Self::Key, Option<Self::Value>);
+    fn convert(&self, object: &Found<K>) -> (Self::Key, Option<Self::Value>);
 }
 
-impl<K, Key: Ord, V, F: Fn(&DeserializeGuard<K>) -> (Key, Option<V>)> Convert<K> for F {
+impl<K, Key: Ord, V, F: Fn(&Found<K>) -> (Key, Option<V>)> Convert<K> for F {
     type Key = Key;
     type Value = V;
 
-    fn convert(&self, object: &DeserializeGuard<K>) -> (Key, Option<V>) {
+    fn convert(&self, object: &Found<K>) -> (Key, Option<V>) {
         self(object)
     }
 }
@@ -139,7 +147,7 @@ pub struct Interruption(pub String);
 
 impl<K> Watch<K>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     /// Follows for ever. `tell` gets what is seen, or why nothing is seen at the moment.
     pub async fn follow<C: Convert<K>>(
@@ -177,7 +185,8 @@ where
                     (absence.judge(&error), describe(&error))
                 }
             };
-            let (kind, news) = (K::kind(&()), verdict.is_some() || reported.as_ref() != Some(&why));
+            let (kind, news) =
+                (K::kind(&follower.watch.kind), verdict.is_some() || reported.as_ref() != Some(&why));
             match verdict {
                 Some(Verdict::Missing) => tell(Ok(Seen::Missing)),
                 Some(Verdict::Forbidden(why)) => tell(Ok(Seen::Forbidden(why))),
@@ -255,7 +264,7 @@ enum Round {
     Cut(&'static str),
 }
 
-struct Follower<K, C> {
+struct Follower<K: Resource, C> {
     watch: Watch<K>,
     convert: C,
     /// Where the next watch begins; none: a list comes first.
@@ -270,7 +279,7 @@ struct Follower<K, C> {
 
 impl<K, C> Follower<K, C>
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     C: Convert<K>,
 {
     /// A list if one is due, then a watch until it ends.
@@ -293,13 +302,13 @@ where
                 let end = self.take_in(events, streams, limit, tell).await;
                 self.cut = if streams && self.listed == before { self.cut + 1 } else { 0 };
                 if self.cut >= CUT_LISTS {
-                    tracing::warn!(kind = %K::kind(&()), "streaming lists do not end here; listing in pages");
+                    tracing::warn!(kind = %K::kind(&self.watch.kind), "streaming lists do not end here; listing in pages");
                     self.streaming = false;
                 }
                 end
             }
             Err(kube::Error::Api(status)) if streams && matches!(status.code, 400 | 422) => {
-                tracing::debug!(kind = %K::kind(&()), "no streaming lists here; listing in pages");
+                tracing::debug!(kind = %K::kind(&self.watch.kind), "no streaming lists here; listing in pages");
                 self.streaming = false;
                 Ok(Round::Again)
             }
@@ -313,7 +322,7 @@ where
 
     async fn take_in(
         &mut self,
-        events: impl Stream<Item = kube::Result<WatchEvent<DeserializeGuard<K>>>>,
+        events: impl Stream<Item = kube::Result<WatchEvent<Found<K>>>>,
         streams: bool,
         limit: Duration,
         tell: &mut impl FnMut(Seen<C::Key, C::Value>),
@@ -401,7 +410,7 @@ where
     }
 
     /// Goes on from an object's version, which is returned; in a list they come in no order.
-    fn advance(&mut self, object: &DeserializeGuard<K>, listing: bool) -> String {
+    fn advance(&mut self, object: &Found<K>, listing: bool) -> String {
         let version = object.resource_version();
         if !listing && version.is_some() {
             self.version.clone_from(&version);

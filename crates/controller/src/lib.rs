@@ -14,6 +14,7 @@ pub mod clock;
 pub mod election;
 pub mod events;
 pub mod follow;
+pub mod found;
 pub mod health;
 pub mod metrics;
 pub mod pace;

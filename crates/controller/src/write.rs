@@ -15,8 +15,32 @@ pub async fn status<K>(term: &Term, api: &Api<K>, name: &str, version: &str, sta
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let patch = json!({ "metadata": { "resourceVersion": version }, "status": status });
-    guarded(term, "status", api.patch_status(name, &patching(), &Patch::Merge(&patch))).await
+    status_if_any(term, api, name, Some(version), status).await?.ok_or(Next::Done)
+}
+
+/// The same where there may be no status to patch: nothing if the object has gone, or its definition knows none.
+pub async fn status_if_any<K>(
+    term: &Term,
+    api: &Api<K>,
+    name: &str,
+    version: Option<&str>,
+    status: Value,
+) -> Result<Option<K>, Next>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let mut patch = json!({ "status": status });
+    if let Some(version) = version {
+        patch["metadata"] = json!({ "resourceVersion": version });
+    }
+    let (params, patch) = (patching(), Patch::Merge(&patch));
+    let request = async {
+        match api.patch_status(name, &params, &patch).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            written => written.map(Some),
+        }
+    };
+    guarded(term, "status", request).await
 }
 
 /// Patches an object's finalizers, guarded by the version given; returns the object as written.

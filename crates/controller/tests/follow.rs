@@ -9,13 +9,13 @@ use std::time::Duration;
 use axum::body::Body;
 use causeway_apiserver::{Fault, Match, Server, Switch};
 use causeway_controller::follow::{Interruption, Seen, Watch};
+use causeway_controller::found::Found;
 use causeway_controller::pace::Pace;
 use causeway_core::room::Change;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, PostParams};
-use kube::core::DeserializeGuard;
 use kube::{Api, CustomResource, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,14 +45,13 @@ impl Follower {
             + std::fmt::Debug
             + Send
             + 'static,
-        DeserializeGuard<K>: ResourceExt,
     {
         let said: Arc<Mutex<Vec<Said>>> = Arc::default();
         let heard = said.clone();
         let tell = move |seen: Result<Seen<String, String>, Interruption>| {
             heard.lock().expect("no panic").push(seen.map_err(|Interruption(why)| why));
         };
-        let convert = |object: &DeserializeGuard<K>| {
+        let convert = |object: &Found<K>| {
             (object.name_any(), Some(object.labels().get("text").cloned().unwrap_or_default()))
         };
         let task = tokio::spawn(async move { match watch.follow(Pace::seeded(1), convert, tell).await {} });

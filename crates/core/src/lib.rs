@@ -9,11 +9,13 @@
 //! Nothing here awaits, reads a clock or depends on Kubernetes; so every decision can be shown in a table
 //! test and every promise in a property test.
 
+pub mod addresses;
 pub mod condition;
 pub mod names;
 pub mod room;
 pub mod rules;
 pub mod vpc;
 
+pub use addresses::{Cidr, Family};
 pub use condition::{Condition, Conditions, Truth};
-pub use names::{Cidr, ClusterId, GatewayName, HostAddr, Invalid, LinkName, ObjectKey};
+pub use names::{ClusterId, GatewayName, HostAddr, Invalid, Ipv4Cidr, LinkName, ObjectKey};

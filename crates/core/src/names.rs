@@ -25,6 +25,9 @@ pub enum Invalid {
     /// Not an IPv4 range.
     #[error("`{0}` is not an IPv4 range, like 242.1.0.0/16")]
     Cidr(String),
+    /// Not a range of either family.
+    #[error("`{0}` is not a range of addresses, like 10.244.0.0/16 or fd00:10:244::/56")]
+    Range(String),
     /// Not an IPv4 address.
     #[error("`{0}` is not an IPv4 address, like 172.50.16.11")]
     Address(String),
@@ -189,12 +192,16 @@ impl FromStr for ObjectKey {
 
 /// An IPv4 range: host bits are always zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cidr(Ipv4Net);
+pub struct Ipv4Cidr(Ipv4Net);
 
-impl Cidr {
+impl Ipv4Cidr {
     /// The range that an address with a prefix lies in.
     pub fn containing(net: Ipv4Net) -> Self {
         Self(net.trunc())
+    }
+
+    pub(crate) fn net(self) -> Ipv4Net {
+        self.0
     }
 
     /// The last address in it, alone.
@@ -223,7 +230,7 @@ impl Cidr {
     }
 }
 
-impl FromStr for Cidr {
+impl FromStr for Ipv4Cidr {
     type Err = Invalid;
 
     /// `10.1.0.0/16`; a lone address is a range of one.
@@ -236,7 +243,7 @@ impl FromStr for Cidr {
     }
 }
 
-impl fmt::Display for Cidr {
+impl fmt::Display for Ipv4Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -258,8 +265,8 @@ impl HostAddr {
     }
 
     /// The network it stands in.
-    pub fn network(self) -> Cidr {
-        Cidr::containing(self.0)
+    pub fn network(self) -> Ipv4Cidr {
+        Ipv4Cidr::containing(self.0)
     }
 }
 
@@ -315,7 +322,7 @@ mod tests {
 
     #[test]
     fn ranges_lose_their_host_bits_and_compare_by_what_they_hold() {
-        let range: Cidr = "242.1.3.4/16".parse().expect("range");
+        let range: Ipv4Cidr = "242.1.3.4/16".parse().expect("range");
         assert_eq!(range.to_string(), "242.1.0.0/16");
         assert!(range.overlaps("242.1.9.0/24".parse().expect("range")));
         assert!(!range.overlaps("242.2.0.0/16".parse().expect("range")));

@@ -4,7 +4,7 @@ use std::fmt::{Debug, Display};
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 
-use causeway_core::names::{Cidr, ClusterId, GatewayName, HostAddr, LinkName, ObjectKey, parse_address};
+use causeway_core::names::{ClusterId, GatewayName, HostAddr, Ipv4Cidr, LinkName, ObjectKey, parse_address};
 use causeway_core::vpc::EgressRange;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -49,7 +49,7 @@ proptest! {
         holds_its_promise::<ClusterId>(&text)?;
         holds_its_promise::<GatewayName>(&text)?;
         holds_its_promise::<ObjectKey>(&text)?;
-        holds_its_promise::<Cidr>(&text)?;
+        holds_its_promise::<Ipv4Cidr>(&text)?;
         holds_its_promise::<HostAddr>(&text)?;
         let _ = parse_address(&text);
     }
@@ -65,7 +65,7 @@ proptest! {
 
     #[test]
     fn ranges_overlap_when_they_share_an_address(a in any::<u32>(), b in any::<u32>(), wide in 0..=32u8, narrow in 0..=32u8) {
-        let range = |address: u32, prefix: u8| format!("{}/{prefix}", Ipv4Addr::from(address)).parse::<Cidr>().expect("a range");
+        let range = |address: u32, prefix: u8| format!("{}/{prefix}", Ipv4Addr::from(address)).parse::<Ipv4Cidr>().expect("a range");
         let (one, other) = (range(a, wide), range(b, narrow));
         prop_assert!(one.contains(a.into()) && other.contains(b.into()));
         // Ranges of this kind overlap only when one holds the other's own address.

@@ -4,7 +4,7 @@ mod worlds;
 
 use std::collections::BTreeSet;
 
-use causeway_core::names::{Cidr, LinkName, ObjectKey};
+use causeway_core::names::{Ipv4Cidr, LinkName, ObjectKey};
 use causeway_core::vpc::action::{clamp_spec, shared_clamp_spec};
 use causeway_core::vpc::{
     Action, EgressRange, Have, Link, LinkKind, NatRule, Plan, Refused, Route, Step, TunnelKind, TunnelWant,
@@ -60,12 +60,12 @@ fn untouchable(want: &Want, have: &Have) -> Untouchable {
 }
 
 /// The ranges that a route of ours leads to.
-fn routed(have: &Have) -> BTreeSet<Cidr> {
+fn routed(have: &Have) -> BTreeSet<Ipv4Cidr> {
     have.routes.iter().filter(|route| route.is_ours() && route.metric == 0).map(|route| route.range).collect()
 }
 
 /// The ranges whose way runs over a link that is made again.
-fn interrupted(plan: &Plan, have: &Have) -> BTreeSet<Cidr> {
+fn interrupted(plan: &Plan, have: &Have) -> BTreeSet<Ipv4Cidr> {
     let hit = |link: &str| {
         let removes = |action: &Action| match action {
             Action::LinkFree { link: l } | Action::LinkDel { link: l } => l == link,
@@ -95,7 +95,7 @@ fn keeps_its_promises_after(refused: &Refused, want: &Want, have: &Have) {
     assert_eq!(second.problems, first.problems);
     assert_eq!(untouchable(want, &after), untouchable(want, have));
 
-    let lasting: BTreeSet<Cidr> = routed(have).intersection(&routed(&once)).copied().collect();
+    let lasting: BTreeSet<Ipv4Cidr> = routed(have).intersection(&routed(&once)).copied().collect();
     let excused = interrupted(&first, have);
     carried_out(&first, have, |now| {
         for range in lasting.difference(&excused) {

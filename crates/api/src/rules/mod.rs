@@ -17,7 +17,7 @@ pub mod tolerance;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
-pub use loose::{LooseRule, RuleKind, resource};
+pub use loose::{LooseRule, resource};
 pub use router::TrafficRouter;
 pub use status::Status;
 pub use strategies::{

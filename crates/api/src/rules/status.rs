@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as STANDARD;
 use causeway_core::rules::{Failure, RuleStatus, Share};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -42,6 +44,9 @@ pub struct Status {
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// What is still sent of it while it cannot be sent as it is: its last good form, encoded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_sent: Option<String>,
     /// Accepted, Distributed; those of others are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
@@ -100,6 +105,7 @@ pub fn read(status: &Value) -> RuleStatus {
         replicas: replicas.map(|(name, share)| (name.clone(), read_share(share))).collect(),
         observed_generation: status["observedGeneration"].as_i64(),
         conditions: condition::read(&conditions),
+        last_sent: status["lastSent"].as_str().and_then(|text| STANDARD.decode(text).ok()).map(Into::into),
     }
 }
 
@@ -134,6 +140,8 @@ pub fn total(status: &RuleStatus, gone: &[String], now: Timestamp) -> Value {
     let mut fields = share_fields(&status.total);
     fields.insert("observedGeneration".into(), json!(status.observed_generation));
     fields.insert("conditions".into(), json!(condition::written(&status.conditions, now)));
+    let last_sent = status.last_sent.as_ref().map(|bytes| STANDARD.encode(bytes));
+    fields.insert("lastSent".into(), json!(last_sent));
     if !gone.is_empty() {
         let gone = gone.iter().map(|replica| (replica.clone(), Value::Null));
         fields.insert("replicas".into(), Value::Object(gone.collect()));

@@ -1,6 +1,6 @@
 //! What each kind says, and what is refused by name.
 
-use causeway_api::rules::{LooseRule, RateLimitStrategy, parse, resource};
+use causeway_api::rules::{LooseRule, parse, resource};
 use causeway_core::rules::Kind;
 use causeway_core::rules::rule::{
     BreakerStrategy, CircuitBreaker, ConcurrencyLimit, FaultTolerance, LimitMode, RateLimit, Reference, Rule,
@@ -308,15 +308,18 @@ fn an_object_brings_its_names_versions_and_labels() {
 
 #[test]
 fn an_object_of_any_definition_is_read_and_says_whether_it_has_a_status() {
-    let loose = |value: Value| serde_json::from_value::<LooseRule<RateLimitStrategy>>(value).expect("loose");
+    let loose = |value: Value| serde_json::from_value::<LooseRule>(value).expect("loose");
     let metadata = json!({ "name": "limit", "namespace": "shop" });
     let odd = loose(json!({ "metadata": metadata, "spec": [1], "status": "fine" }));
     assert_eq!(
-        odd.parsed().expect("a key").rule.expect_err("odd").to_string(),
+        odd.parsed(Kind::RateLimitStrategy).expect("a key").rule.expect_err("odd").to_string(),
         "spec: a list is not an object"
     );
     let bare = loose(json!({ "metadata": metadata }));
-    assert_eq!(bare.parsed().expect("a key").rule.expect_err("bare").to_string(), "spec: it is missing");
+    assert_eq!(
+        bare.parsed(Kind::RateLimitStrategy).expect("a key").rule.expect_err("bare").to_string(),
+        "spec: it is missing"
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use causeway_api::rules::{LooseRule, RateLimitStrategy, crds, status};
+use causeway_api::rules::{LooseRule, crds, status};
 use causeway_core::rules::rule::Rule;
 use causeway_core::rules::{Kind, Share, convert};
 use k8s_openapi::jiff::Timestamp;
@@ -145,14 +145,14 @@ async fn whatever_the_schema_accepts_of_the_strategies_can_be_parsed() {
 #[tokio::test]
 async fn a_status_is_written_in_parts_and_kept() {
     let cluster = Cluster::start().await;
-    let api: Api<LooseRule<RateLimitStrategy>> = Api::default_namespaced(cluster.client.clone());
+    let api: Api<LooseRule> = Api::default_namespaced_with(cluster.client.clone(), &Kind::RateLimitStrategy);
     let object = json!({
         "apiVersion": "fault-tolerance.opensergo.io/v1alpha1", "kind": "RateLimitStrategy",
         "metadata": { "name": "limit" }, "spec": specs::of(Kind::RateLimitStrategy), "status": { "acked": 7 },
     });
     cluster.create(Kind::RateLimitStrategy, object).await.expect("accepted");
     let new = api.get("limit").await.expect("there");
-    let mut wanted = new.parsed().expect("a key").status;
+    let mut wanted = new.parsed(Kind::RateLimitStrategy).expect("a key").status;
     wanted.total = Share { acked: 2, ..Share::default() };
     wanted.replicas.insert("a".into(), wanted.total.clone());
     wanted.observed_generation = Some(1);
@@ -163,7 +163,7 @@ async fn a_status_is_written_in_parts_and_kept() {
         api.patch_status("limit", &PatchParams::default(), &Patch::Merge(patch)).await.expect("written");
     }
     let written = api.get("limit").await.expect("there");
-    let read = written.parsed().expect("a key").status;
+    let read = written.parsed(Kind::RateLimitStrategy).expect("a key").status;
     assert_eq!((&read.total, &read.replicas), (&wanted.total, &wanted.replicas));
     assert_eq!(read.conditions.get("Accepted").and_then(|condition| condition.since), Some(60));
     assert_eq!(written.metadata.generation, Some(1), "a status is no news of the spec");

@@ -19,6 +19,7 @@ fn status() -> RuleStatus {
         replicas: [("a".into(), failed("foo-1 (10.0.0.1:4711)", 60)), ("b".into(), Share::default())].into(),
         observed_generation: Some(4),
         conditions,
+        last_sent: Some(b"bytes".as_slice().into()),
     }
 }
 

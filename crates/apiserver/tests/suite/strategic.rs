@@ -131,7 +131,8 @@ async fn a_strategy_retains_only_the_keys_that_are_listed() {
 #[tokio::test]
 async fn finalizers_owners_labels_and_annotations_are_merged() {
     scene(async |t: &Scene| {
-        let owner = |uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": uid, "uid": uid});
+        // By its name too: a real control plane deletes what has an owner that is not there.
+        let owner = |uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid});
         let mut body = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}});
         body["metadata"]["labels"] = json!({"x": "1", "y": "2"});
         body["metadata"]["finalizers"] = json!(["suite.example.com/1", "suite.example.com/2"]);

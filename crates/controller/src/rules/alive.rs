@@ -9,13 +9,13 @@ use causeway_core::rules::state::Event;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::{DeleteParams, ListParams, Patch};
-use kube::core::DeserializeGuard;
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::Rules;
 use crate::follow::Watch;
+use crate::found::Found;
 use crate::sources::Sources;
 use crate::write::{deleting, patching, posting};
 
@@ -55,7 +55,7 @@ pub(super) fn start(room: &Arc<Rules>, sources: &mut Sources<'_, Rules>) {
     sources.watch("replicas", watch, replica(), |change, _| Event::Replicas(change));
 }
 
-fn replica() -> impl Fn(&DeserializeGuard<Lease>) -> (String, Option<()>) {
+fn replica() -> impl Fn(&Found<Lease>) -> (String, Option<()>) {
     let (seen, start) = (Mutex::new(Sightings::default()), Instant::now());
     move |object| {
         let spec = object.0.as_ref().ok().and_then(|lease| lease.spec.as_ref());

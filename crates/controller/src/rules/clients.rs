@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::time::sleep;
 
 use super::Rules;
-use super::hub::{Known, LastAnswer, Said};
+use super::cell::{Known, LastAnswer, Said};
 
 /// Where it is asked.
 pub const PATH: &str = "/clients";

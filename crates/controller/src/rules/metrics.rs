@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Weak};
 
+use causeway_core::rules::subscription::Answer;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
 use super::Rules;
-use super::hub::Answer;
 use crate::metrics::{OnDemand, Reader, Reading};
 use crate::room::Room;
 

@@ -1,15 +1,19 @@
 //! The room `rules`: rules reach every data plane that asks for them, from every replica.
 //!
 //! [`watch`] follows the six kinds. [`server`] accepts data planes; each has a [`stream`], and the [`hub`] knows who asks
-//! for which set. When rules change, the sets that they are in are compiled once more and those who ask are told.
+//! for which set ([`cell`], [`mailbox`]). When rules change, the sets that they are in are compiled once more and those who ask are told.
 //! What data planes answer becomes this replica's share of a rule's status, and the leader adds the shares up
 //! ([`report`]); [`alive`] says which replicas there are, and [`clients`] who is connected.
 
 mod alive;
 mod body;
+mod cell;
 pub mod clients;
 mod connection;
+#[cfg(test)]
+mod history;
 mod hub;
+mod mailbox;
 mod message;
 mod metrics;
 mod report;
@@ -20,12 +24,13 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use causeway_core::ObjectKey;
 use causeway_core::rules::state::{Scope, Standing, State, Target};
-use causeway_core::rules::{Kind, RuleStatus};
+use causeway_core::rules::status::Told;
+use causeway_core::rules::{Kind, Share};
 use tokio::sync::watch as channel;
 use tokio::time::Instant;
 
@@ -34,9 +39,15 @@ use crate::queue::Next;
 use crate::room::{Desk, Duty, House, Parts, Room, Who, add_lasting_part, add_part};
 use crate::sources::Sources;
 
-use hub::{Cell, Compiled, Hub, Left, Mailbox, Refreshed};
+use cell::{Cell, Compiled, Left, Refreshed};
+use hub::Hub;
+use mailbox::Mailbox;
 
 pub use server::{LATE, Tls};
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How the room runs.
 #[derive(Debug, Clone)]
@@ -49,6 +60,8 @@ pub struct Options {
     pub window: Duration,
     /// A client that takes nothing for so long is disconnected.
     pub stuck_after: Duration,
+    /// One that asks for nothing within this is too.
+    pub asks_within: Duration,
     /// How long a stop takes to end all streams.
     pub drain: Duration,
     /// How many streams there may be.
@@ -78,8 +91,10 @@ pub struct Rules {
     /// When a rule's share was last written, and when its status.
     shares_written: report::Written,
     statuses_written: report::Written,
-    /// What was last said by events of rules whose definition has no status.
-    told: Mutex<BTreeMap<(Kind, ObjectKey), RuleStatus>>,
+    /// This replica's share of rules whose definition has no status, and what was said of that by events.
+    unwritten: Mutex<BTreeMap<(Kind, ObjectKey), (Share, Told)>>,
+    /// What was last said of rules by events, as the leader.
+    told: Mutex<BTreeMap<(Kind, ObjectKey), Told>>,
 }
 
 /// Sets are compiled and announced.
@@ -111,6 +126,7 @@ impl Rules {
             waiting: Mutex::default(),
             shares_written: report::Written::default(),
             statuses_written: report::Written::default(),
+            unwritten: Mutex::default(),
             told: Mutex::default(),
         });
         room.metrics.register(&room);
@@ -202,7 +218,7 @@ impl Rules {
 
     /// Whether a scope should wait for more of the same: `None` when its time has come.
     fn wait(&self, scope: &Scope, window: Duration) -> Option<Next> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         let now = Instant::now();
         let due = *waiting.entry(scope.clone()).or_insert(now + window);
         if due <= now {
@@ -214,7 +230,7 @@ impl Rules {
 
     fn push(&self, scope: &Scope, cells: &[Arc<Cell>]) -> Next {
         if cells.is_empty() {
-            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(scope);
+            lock(&self.waiting).remove(scope);
             return Next::Done;
         }
         if let Some(next) = self.wait(scope, self.options.window) {
@@ -255,6 +271,11 @@ impl Room for Rules {
             Scope::Share(..) => ("share", SHARES),
             Scope::Status(..) => ("status", STATUSES),
         }
+    }
+
+    fn term_ended(&self) {
+        lock(&self.told).clear();
+        self.statuses_written.clear();
     }
 
     async fn handle(self: Arc<Self>, scope: Scope, term: Term) -> Next {

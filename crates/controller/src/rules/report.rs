@@ -1,24 +1,23 @@
 //! What is said of a rule: this replica's share, and the leader's sum.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use causeway_api::rules::{resource, status};
 use causeway_core::ObjectKey;
 use causeway_core::rules::state::{Standing, Target};
-use causeway_core::rules::status::{News as Said, news};
-use causeway_core::rules::{Kind, RuleStatus, Share};
+use causeway_core::rules::status::{News as Said, Told};
+use causeway_core::rules::{Kind, Share};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Api;
-use kube::api::{DynamicObject, Patch};
-use serde_json::json;
+use kube::api::DynamicObject;
 use tokio::time::Instant;
 
-use super::{REPORTS_EVERY, Rules};
+use super::{REPORTS_EVERY, Rules, lock};
 use crate::election::Term;
 use crate::events::News;
 use crate::queue::Next;
-use crate::write::{guarded, patching};
+use crate::write::status_if_any;
 
 impl Rules {
     fn api(&self, kind: Kind, key: &ObjectKey) -> Api<DynamicObject> {
@@ -28,10 +27,11 @@ impl Rules {
     /// Writes what the data planes of this replica say of a rule, at most once a second.
     pub(super) async fn write_share(&self, kind: Kind, key: &ObjectKey, term: &Term) -> Next {
         let replica = &self.house.identity;
-        let (app, generation, said) = {
+        let (app, generation, uid, said) = {
             let state = self.desk.state();
             let Some(kept) = state.rule(kind, key) else {
                 self.shares_written.forget(kind, key);
+                lock(&self.unwritten).remove(&(kind, key.clone()));
                 return Next::Done;
             };
             // What it says would be struck out at once; it is asked again when it counts. And what is not followed cannot
@@ -39,11 +39,13 @@ impl Rules {
             if !state.is_alive(replica) || state.standing(kind) == Standing::Unknown {
                 return Next::Done;
             }
-            (kept.app.clone(), kept.generation, kept.status.replicas.get(replica).cloned())
+            (kept.app.clone(), kept.generation, kept.uid.clone(), kept.status.replicas.get(replica).cloned())
         };
         let is_current = |target: &Target, version| self.desk.state().is_current(target, version);
         let share = app.map(|app| self.hub.share(kind, key, &app, is_current)).unwrap_or_default();
         let share = Share { generation, ..share };
+        let unwritten = || lock(&self.unwritten).get(&(kind, key.clone())).map(|(share, _)| share.clone());
+        let said = said.or_else(unwritten);
         // Who has nothing to say needs no entry.
         if said.map_or(share.planes() == 0, |said| said == share) {
             return Next::Done;
@@ -51,24 +53,24 @@ impl Rules {
         if let Some(wait) = self.shares_written.too_soon(kind, key) {
             return wait;
         }
-        let patch = Patch::Merge(json!({ "status": status::share(replica, &share) }));
-        let (api, params) = (self.api(kind, key), patching());
-        match guarded(term, "share", unless_missing(api.patch_status(key.name(), &params, &patch))).await {
-            Ok(Some(_)) => Next::Done,
+        let body = status::share(replica, &share);
+        // Nobody else writes this part, so that it needs no version.
+        match status_if_any(term, &self.api(kind, key), key.name(), None, body).await {
+            Ok(Some(_)) => {
+                lock(&self.unwritten).remove(&(kind, key.clone()));
+                Next::Done
+            }
             Ok(None) => {
-                self.say_failure(kind, key, &share, term);
+                let news = {
+                    let mut unwritten = lock(&self.unwritten);
+                    let (last, told) = unwritten.entry((kind, key.clone())).or_default();
+                    *last = share;
+                    told.news_of_share(last)
+                };
+                news.into_iter().for_each(|news| self.announce(kind, key, &uid, news, term));
                 Next::Done
             }
             Err(next) => next,
-        }
-    }
-
-    /// Says by an event what a status would.
-    fn say_failure(&self, kind: Kind, key: &ObjectKey, share: &Share, term: &Term) {
-        let uid = self.desk.state().rule(kind, key).map(|kept| kept.uid.clone());
-        if let (Some(uid), Some(failure)) = (uid, &share.failure) {
-            let message = format!("{}: {}", failure.client, failure.message);
-            self.announce(kind, key, &uid, Said { warning: true, reason: "Failed".into(), message }, term);
         }
     }
 
@@ -77,7 +79,7 @@ impl Rules {
         let (before, said, version, uid) = {
             let state = self.desk.state();
             let (Some(kept), Some(said)) = (state.rule(kind, key), state.status(kind, key)) else {
-                self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(&(kind, key.clone()));
+                lock(&self.told).remove(&(kind, key.clone()));
                 self.statuses_written.forget(kind, key);
                 return Next::Done;
             };
@@ -93,29 +95,16 @@ impl Rules {
             return wait;
         }
         let body = status::total(&said.status, &said.gone, self.house.clock.now());
-        let patch = Patch::Merge(json!({ "metadata": { "resourceVersion": version }, "status": body }));
-        let (api, params) = (self.api(kind, key), patching());
-        let before = match guarded(
-            term,
-            "status",
-            unless_missing(api.patch_status(key.name(), &params, &patch)),
-        )
-        .await
-        {
-            Ok(Some(_)) => before,
-            Ok(None) => self.told_before(kind, key, &said.status),
-            Err(next) => return next,
-        };
-        for news in news(&before, &said.status) {
-            self.announce(kind, key, &uid, news, term);
+        // Where the definition has no status, events are all that is said.
+        if let Err(next) = status_if_any(term, &self.api(kind, key), key.name(), Some(&version), body).await {
+            return next;
         }
+        let news = {
+            let mut told = lock(&self.told);
+            told.entry((kind, key.clone())).or_insert_with(|| Told::of(&before)).news(&said.status)
+        };
+        news.into_iter().for_each(|news| self.announce(kind, key, &uid, news, term));
         Next::Done
-    }
-
-    /// What was said of a rule by events alone, before this.
-    fn told_before(&self, kind: Kind, key: &ObjectKey, now: &RuleStatus) -> RuleStatus {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.insert((kind, key.clone()), now.clone()).unwrap_or_default()
     }
 
     fn announce(&self, kind: Kind, key: &ObjectKey, uid: &str, said: Said, term: &Term) {
@@ -131,7 +120,7 @@ pub(super) struct Written(Mutex<BTreeMap<(Kind, ObjectKey), Instant>>);
 
 impl Written {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(Kind, ObjectKey), Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// When to come back; `None` when it may be written, which counts as done.
@@ -148,14 +137,9 @@ impl Written {
     fn forget(&self, kind: Kind, key: &ObjectKey) {
         self.lock().remove(&(kind, key.clone()));
     }
-}
 
-/// A write of a status. There is none if the object has gone, or if its definition knows no status: then only events
-/// can say it.
-async fn unless_missing<T>(request: impl Future<Output = kube::Result<T>>) -> kube::Result<Option<T>> {
-    match request.await {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        other => other.map(Some),
+    pub(super) fn clear(&self) {
+        self.lock().clear();
     }
 }
 

@@ -39,7 +39,7 @@ use tower::Service;
 use super::Rules;
 use super::body::Outgoing;
 use super::connection::{Begun, Streams};
-use super::hub::Connection;
+use super::mailbox::{Connection, Farewell};
 use super::stream::Subscriber;
 use super::tls;
 
@@ -81,8 +81,6 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// What waits to be written to one connection.
 const SEND_BUFFER: usize = 64 * 1024;
-/// A stream that asks for nothing is ended after this.
-const FIRST_REQUEST: Duration = Duration::from_secs(60);
 /// Connections beyond the streams that there may be.
 pub const LATE: usize = 512;
 /// How soon a failure to accept is said again.
@@ -140,26 +138,24 @@ async fn drain(room: &Rules) {
         if due > Instant::now() + Duration::from_millis(5) {
             tokio::time::sleep_until(due).await;
         }
-        stream.close();
+        stream.close(Farewell::Stopping);
     }
 }
 
 /// Ends streams whose clients take nothing, or never ask for anything.
 async fn watch_stuck(room: Arc<Rules>) {
-    let limit = room.options.stuck_after;
-    let asks_within = jiff::SignedDuration::try_from(FIRST_REQUEST).unwrap_or(jiff::SignedDuration::MAX);
+    let (stuck_after, asks_within) = (room.options.stuck_after, room.options.asks_within);
+    let shorter = stuck_after.min(asks_within);
     loop {
-        sleep((limit / 4).clamp(Duration::from_millis(10), Duration::from_secs(5))).await;
+        sleep((shorter / 4).clamp(Duration::from_millis(10), Duration::from_secs(5))).await;
         for stream in room.hub.streams() {
-            if stream.waiting().is_some_and(|since| since.elapsed() >= limit) {
+            if stream.waiting().is_some_and(|since| since.elapsed() >= stuck_after) {
                 tracing::info!(client = stream.client(), "it takes nothing: disconnecting it");
                 room.metrics.count_stuck();
                 stream.cut();
-            } else if !stream.has_asked()
-                && room.house.clock.now().duration_since(stream.since) >= asks_within
-            {
-                tracing::debug!(client = stream.client(), "it asks for nothing: disconnecting it");
-                stream.cut();
+            } else if stream.silent().is_some_and(|since| since.elapsed() >= asks_within) {
+                tracing::debug!(client = stream.client(), "it asks for nothing: ending its stream");
+                stream.close(Farewell::Silent);
             }
         }
     }

@@ -10,7 +10,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use causeway_core::rules::state::Target;
-use causeway_core::rules::subscription::{OUTDATED, Push, Resent, Unanswered, Verdict, Versions, verdict};
+use causeway_core::rules::subscription::{
+    Answer, OUTDATED, Push, Resent, Unanswered, Verdict, Versions, verdict,
+};
 use causeway_core::rules::wire::transport::v1::{SubscribeOpType, SubscribeRequest, SubscribeRequestTarget};
 use causeway_core::rules::{Failure, Kind};
 use futures::{Stream, StreamExt};
@@ -18,7 +20,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::{Status, Streaming};
 
 use super::Rules;
-use super::hub::{Answer, Cell, Current, LastAnswer, Mailbox, Said, shortened};
+use super::cell::{Cell, Current, LastAnswer, Said, shortened};
+use super::mailbox::{Farewell, Mailbox};
 use super::message::{ANSWER, About, LARGEST, PUSH, Response, Shared};
 
 /// A request that makes no sense.
@@ -35,6 +38,8 @@ const MOST_SUBSCRIPTIONS: usize = 8192;
 const MOST_KINDS: usize = 64;
 /// How long namespace, app and labels may be together, in bytes.
 const LONGEST_TARGET: usize = 4096;
+/// The same for all that a stream asks for.
+const LONGEST_TARGETS: usize = 1024 * 1024;
 /// Requests that are read in one turn.
 const TURN: usize = 32;
 /// How soon something else is tried for a client that still holds a newer version.
@@ -49,6 +54,8 @@ pub(super) struct Subscriber {
     subscriptions: BTreeMap<u64, Box<Subscription>>,
     /// By kind, namespace and app, which is all that a client can tell them apart by.
     names: BTreeMap<(Kind, Arc<str>, Arc<str>), u64>,
+    /// How long all that it asks for is, in bytes.
+    length: usize,
     refusals: VecDeque<Response>,
     unanswered: Unanswered,
     last: u64,
@@ -91,6 +98,7 @@ impl Subscriber {
             requests,
             subscriptions: BTreeMap::new(),
             names: BTreeMap::new(),
+            length: 0,
             refusals: VecDeque::new(),
             unanswered: Unanswered::default(),
             last: 0,
@@ -98,7 +106,7 @@ impl Subscriber {
         }
     }
 
-    fn take(&mut self, request: &SubscribeRequest) {
+    pub(super) fn take(&mut self, request: &SubscribeRequest) {
         match request.response_ack.as_str() {
             "" => self.take_request(request),
             "ACK" => self.take_answer(request, true),
@@ -150,6 +158,13 @@ impl Subscriber {
             let why = format!("one stream has at most {MOST_SUBSCRIPTIONS} subscriptions");
             return self.refuse(TOO_MANY, &why, &about(&target));
         }
+        if self.length + length(&target) > LONGEST_TARGETS {
+            let why = format!(
+                "one stream's subscriptions have at most {LONGEST_TARGETS} bytes of names and labels"
+            );
+            return self.refuse(TOO_MANY, &why, &about(&target));
+        }
+        self.length += length(&target);
         self.last += 1;
         let number = self.last;
         let cell = self.room.join(&target, &self.mailbox, number);
@@ -164,6 +179,7 @@ impl Subscriber {
     fn unsubscribe(&mut self, name: &(Kind, Arc<str>, Arc<str>)) -> Option<Versions> {
         let number = self.names.remove(name)?;
         let subscription = self.subscriptions.remove(&number)?;
+        self.length -= length(&subscription.cell.target);
         self.unanswered.forget(number);
         self.room.leave(&subscription.cell, self.mailbox.stream, number);
         Some(subscription.versions)
@@ -232,7 +248,7 @@ impl Subscriber {
     }
 
     /// The next that there is to send.
-    fn next_response(&mut self) -> Option<Response> {
+    pub(super) fn next_response(&mut self) -> Option<Response> {
         loop {
             if let Some(refusal) = self.refusals.pop_front() {
                 return Some(refusal);
@@ -301,7 +317,7 @@ impl Subscriber {
                 continue;
             };
             let kind = subscription.cell.target.kind;
-            if !subscription.versions.was_lifted() && self.room.lists(kind) == outdated.lists {
+            if !subscription.versions.was_raised() && self.room.lists(kind) == outdated.lists {
                 self.room.list_anew(kind);
                 subscription.outdated = Some(Outdated { due: now + NEXT_LIFT, ..outdated });
                 continue;
@@ -348,6 +364,12 @@ fn about(target: &Target) -> About<'_> {
     About { namespace: &target.namespace, app: &target.app, kind: target.kind.full_name() }
 }
 
+/// How long namespace, app and labels are together, in bytes.
+fn length(target: &Target) -> usize {
+    let labels = target.labels.iter().map(|(key, value)| key.len() + value.len());
+    target.namespace.len() + target.app.len() + labels.sum::<usize>()
+}
+
 /// Whether a request says whose rules of which kinds, in few enough words to be kept and repeated.
 fn makes_sense(target: &SubscribeRequestTarget) -> bool {
     let labels = target.labels.iter().map(|label| label.key.len() + label.value.len());
@@ -362,10 +384,11 @@ impl Stream for Subscriber {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         this.mailbox.register(context);
-        if this.mailbox.is_closing() {
-            return Poll::Ready(Some(Err(Status::unavailable(
-                "this replica is stopping; another one serves",
-            ))));
+        if let Some(farewell) = this.mailbox.farewell() {
+            return Poll::Ready(Some(Err(match farewell {
+                Farewell::Stopping => Status::unavailable("this replica is stopping; another one serves"),
+                Farewell::Silent => Status::deadline_exceeded("nothing was asked for in time"),
+            })));
         }
         for _ in 0..TURN {
             if let Some(timer) = &mut this.timer

@@ -1,27 +1,21 @@
 //! Follows the six kinds of rules, and the replicas' leases.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use causeway_api::meta;
-use causeway_api::rules::{
-    CircuitBreakerStrategy, ConcurrencyLimitStrategy, FaultToleranceRule, LooseRule, RateLimitStrategy,
-    RuleKind, ThrottlingStrategy, TrafficRouter, parse,
-};
+use causeway_api::rules::LooseRule;
 use causeway_core::ObjectKey;
 use causeway_core::room::Change;
 use causeway_core::rules::state::Event;
 use causeway_core::rules::{Kind, RuleObject};
-use kube::core::DeserializeGuard;
-use kube::{Api, Resource};
-use serde_json::Value;
+use kube::Api;
 use tokio::sync::{Notify, watch as channel};
 use tokio::time::timeout;
 
 use super::{Rules, alive};
 use crate::follow::{Interruption, Seen, Watch};
+use crate::found::by_key;
 use crate::sources::{Feed, Sources, Standing};
 
 /// How each kind is followed.
@@ -68,32 +62,19 @@ impl Rules {
 
 /// Starts all watches of the room.
 pub(super) fn start(room: &Arc<Rules>, sources: &mut Sources<'_, Rules>) {
-    start_kind::<FaultToleranceRule>(room, sources);
-    start_kind::<RateLimitStrategy>(room, sources);
-    start_kind::<ThrottlingStrategy>(room, sources);
-    start_kind::<ConcurrencyLimitStrategy>(room, sources);
-    start_kind::<CircuitBreakerStrategy>(room, sources);
-    start_kind::<TrafficRouter>(room, sources);
+    for kind in Kind::ALL {
+        let room = room.clone();
+        match room.options.on_demand {
+            Some(linger) => sources.beside(kind.plural(), |feed| follow_on_demand(kind, room, feed, linger)),
+            None => sources.task(kind.plural(), |feed| follow(kind, room, feed)),
+        }
+    }
     alive::start(room, sources);
 }
 
-fn start_kind<K>(room: &Arc<Rules>, sources: &mut Sources<'_, Rules>)
-where
-    K: RuleKind + Clone + Debug + Send + Sync + 'static,
-{
-    let room = room.clone();
-    match room.options.on_demand {
-        Some(linger) => sources.beside(K::KIND.plural(), |feed| follow_on_demand::<K>(room, feed, linger)),
-        None => sources.task(K::KIND.plural(), |feed| follow::<K>(room, feed)),
-    }
-}
-
 /// Follows a kind from its first subscription to its last.
-async fn follow_on_demand<K>(room: Arc<Rules>, feed: Feed<Rules>, linger: Duration)
-where
-    K: RuleKind + Clone + Debug + Send + Sync + 'static,
-{
-    let mut asked = room.kinds.with(K::KIND, |followed| followed.asked.subscribe());
+async fn follow_on_demand(kind: Kind, room: Arc<Rules>, feed: Feed<Rules>, linger: Duration) {
+    let mut asked = room.kinds.with(kind, |followed| followed.asked.subscribe());
     while asked.wait_for(|count| *count > 0).await.is_ok() {
         let idle = async {
             loop {
@@ -107,30 +88,27 @@ where
             }
         };
         tokio::select! {
-            () = follow::<K>(room.clone(), feed.clone()) => {}
+            () = follow(kind, room.clone(), feed.clone()) => {}
             () = idle => {}
         }
-        feed.tell(Event::Unfollowed(K::KIND));
+        feed.tell(Event::Unfollowed(kind));
     }
 }
 
-async fn follow<K>(room: Arc<Rules>, feed: Feed<Rules>)
-where
-    K: RuleKind + Clone + Debug + Send + Sync + 'static,
-{
-    let anew = room.kinds.with(K::KIND, |followed| followed.anew.clone());
-    let watch = Watch::new(Api::<DeserializeGuard<LooseRule<K>>>::all(room.house.client.clone())).anew(anew);
+async fn follow(kind: Kind, room: Arc<Rules>, feed: Feed<Rules>) {
+    let anew = room.kinds.with(kind, |followed| followed.anew.clone());
+    let watch = Watch::of(kind, Api::all_with(room.house.client.clone(), &kind)).anew(anew);
     let tell = |seen: Result<Seen<ObjectKey, RuleObject>, Interruption>| {
         let standing = Standing::of(&seen);
         match seen {
-            Ok(Seen::Missing) => feed.tell(Event::Missing(K::KIND)),
+            Ok(Seen::Missing) => feed.tell(Event::Missing(kind)),
             Ok(seen) => {
                 if let Some((change, version)) = seen.change() {
                     let is_list = matches!(change, Change::Reset(_));
                     let version = version.parse().unwrap_or_default();
-                    feed.tell(Event::Rules { kind: K::KIND, change, version });
+                    feed.tell(Event::Rules { kind, change, version });
                     if is_list {
-                        room.kinds.with(K::KIND, |followed| followed.lists += 1);
+                        room.kinds.with(kind, |followed| followed.lists += 1);
                     }
                 }
             }
@@ -138,18 +116,6 @@ where
         }
         feed.note(standing);
     };
-    match watch.follow(feed.pace(), rule::<K>, tell).await {}
-}
-
-/// A rule by its key; what cannot be decoded at all is a rule that cannot be sent.
-fn rule<K: RuleKind>(object: &DeserializeGuard<LooseRule<K>>) -> (ObjectKey, Option<RuleObject>) {
-    let parsed = match &object.0 {
-        Ok(object) => object.parsed(),
-        Err(invalid) => parse::rule(K::KIND, &invalid.metadata, &Value::Null, &Value::Null),
-    };
-    match meta::key(object.meta()) {
-        Some(key) => (key, parsed),
-        // No namespace has a dot: this is nobody's.
-        None => (ObjectKey::new("no.namespace", "none").expect("two names"), None),
-    }
+    let rule = by_key(move |rule: &LooseRule| rule.parsed(kind));
+    match watch.follow(feed.pace(), rule, tell).await {}
 }

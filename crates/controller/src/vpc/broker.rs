@@ -24,6 +24,7 @@ use tokio::time::{sleep, timeout};
 use super::Vpc;
 use super::watch::{SUBMARINER, only, record};
 use crate::follow::{Interruption, Seen, Watch};
+use crate::found::Found;
 use crate::sources::{Feed, Sources, Standing};
 
 /// The namespace of the exchange unless something else is said.
@@ -90,7 +91,7 @@ async fn follow_coordinates(feed: Feed<Vpc>, room: Arc<Vpc>) {
         }
         feed.note(standing);
     };
-    let convert = |object: &kube::core::DeserializeGuard<ServiceDiscovery>| {
+    let convert = |object: &Found<ServiceDiscovery>| {
         let namespace = object.namespace().unwrap_or_default();
         let found = object.0.as_ref().ok().map(|object| Coordinates { namespace, spec: object.spec.clone() });
         (object.name_any(), found)
@@ -141,7 +142,7 @@ async fn follow_broker(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker, trouble: &
 async fn follow_copies(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker, trouble: &Notify) {
     let api = Api::namespaced(broker.client.clone(), &broker.namespace);
     let copies = Watch::<GatewayExIp>::new(api).resync(room.options.resync_interval);
-    let copy = |object: &kube::core::DeserializeGuard<GatewayExIp>| (object.name_any(), record(object));
+    let copy = |object: &Found<GatewayExIp>| (object.name_any(), record(object));
     let tell = |seen: Result<Seen<_, _>, Interruption>| match seen {
         Ok(seen) => {
             if let Some((change, _)) = seen.change() {

@@ -11,7 +11,6 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::ObjectMeta;
-use kube::core::DeserializeGuard;
 use kube::{Api, ResourceExt};
 use tokio::time::sleep;
 
@@ -19,6 +18,7 @@ use super::Vpc;
 use super::broker::Broker;
 use crate::election::Term;
 use crate::follow::{Interruption, Seen, Watch};
+use crate::found::Found;
 use crate::queue::Next;
 use crate::sources::Feed;
 use crate::write::{created, deleting, guarded, posting};
@@ -91,9 +91,9 @@ async fn renew(
 /// exported meanwhile.
 pub(super) async fn follow(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker) {
     feed.tell(Event::Uid(own_uid(feed, room).await));
-    let claims: Api<DeserializeGuard<Lease>> = Api::namespaced(broker.client.clone(), &broker.namespace);
+    let claims: Api<Found<Lease>> = Api::namespaced(broker.client.clone(), &broker.namespace);
     let claims = Watch::new(claims).labels(ORIGIN).resync(room.options.resync_interval);
-    let member = |object: &DeserializeGuard<Lease>| {
+    let member = |object: &Found<Lease>| {
         let now = room.house.clock.now().as_second();
         (object.name_any(), object.0.as_ref().ok().and_then(|lease| parse::member(lease, now)))
     };

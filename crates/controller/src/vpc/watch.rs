@@ -3,25 +3,24 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use causeway_api::meta;
 use causeway_api::vpc::foreign::{kube_ovn, submariner};
 use causeway_api::vpc::{GatewayExIp, LooseTunnel, parse};
+use causeway_core::Ipv4Cidr;
 use causeway_core::names::parse_address;
 use causeway_core::vpc::exchange::Record;
 use causeway_core::vpc::nodes::Nodes;
 use causeway_core::vpc::objects::{NodeHealth, Workload};
 use causeway_core::vpc::{Change, Event};
-use causeway_core::{Cidr, ObjectKey};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
-use kube::core::DeserializeGuard;
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, Resource};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::Vpc;
 use crate::clock::Clock;
 use crate::follow::{Interruption, Seen, Watch};
+use crate::found::{Found, by_key, by_name, keyed};
 use crate::sources::{Feed, Sources, Standing};
 
 /// Where kube-ovn keeps gateways.
@@ -40,40 +39,8 @@ pub(super) fn start(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
     start_submariner(room, sources);
 }
 
-/// An object by its name, with what a parser makes of it.
-fn by_name<K: Resource, V>(
-    value: impl Fn(&K) -> Option<V>,
-) -> impl Fn(&DeserializeGuard<K>) -> (String, Option<V>)
-where
-    DeserializeGuard<K>: Resource,
-{
-    move |object| (object.name_any(), object.0.as_ref().ok().and_then(&value))
-}
-
-/// An object by its namespace and name, with what a parser makes of it.
-pub(super) fn by_key<K: Resource, V>(
-    value: impl Fn(&K) -> Option<V>,
-) -> impl Fn(&DeserializeGuard<K>) -> (ObjectKey, Option<V>)
-where
-    DeserializeGuard<K>: Resource,
-{
-    move |object| keyed(object, object.0.as_ref().ok().and_then(&value))
-}
-
-/// An object's key with a value; one that has no key counts as absent.
-fn keyed<K: Resource, V>(object: &DeserializeGuard<K>, value: Option<V>) -> (ObjectKey, Option<V>)
-where
-    DeserializeGuard<K>: Resource,
-{
-    match meta::key(object.meta()) {
-        Some(key) => (key, value),
-        // No namespace has a dot: this is nobody's.
-        None => (ObjectKey::new("no.namespace", "none").expect("two names"), None),
-    }
-}
-
 /// A record that cannot be decoded counts as present.
-pub(super) fn record(object: &DeserializeGuard<GatewayExIp>) -> Option<Record> {
+pub(super) fn record(object: &Found<GatewayExIp>) -> Option<Record> {
     match &object.0 {
         Ok(object) => parse::record(object),
         Err(invalid) => parse::unreadable_record(&invalid.metadata, &invalid.error.to_string()),
@@ -86,7 +53,7 @@ fn start_own(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
     sources.watch("vpcnattunnels", tunnels, by_key(parse::loose_tunnel), |change, _| Event::Tunnels(change));
     // Listed anew now and then: both sides of the exchange are compared as a whole.
     let records = Watch::<GatewayExIp>::new(Api::all(client())).resync(room.options.resync_interval);
-    let by_key = |object: &DeserializeGuard<GatewayExIp>| keyed(object, record(object));
+    let by_key = |object: &Found<GatewayExIp>| keyed(object, record(object));
     sources.watch("gatewayexips", records, by_key, |change, _| Event::Records(change));
 }
 
@@ -217,7 +184,7 @@ fn start_submariner(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
     let client = || room.house.client.clone();
     if room.options.given.globalnet.is_none() {
         let clusters = Watch::<submariner::Cluster>::new(Api::namespaced(client(), SUBMARINER));
-        let range = |cluster: &submariner::Cluster| -> Option<Cidr> {
+        let range = |cluster: &submariner::Cluster| -> Option<Ipv4Cidr> {
             cluster.spec.global_cidr.as_ref()?.first()?.parse().ok()
         };
         sources.watch("clusters", clusters, by_name(range), |change, _| Event::Globalnets(change));

@@ -59,6 +59,14 @@ impl Site {
         support::until("the definition is established", established).await;
     }
 
+    async fn undefine(&self, crd: &CustomResourceDefinition) {
+        let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        let name = crd.metadata.name.as_deref().expect("a name");
+        crds.delete(name, &DeleteParams::default()).await.expect("deleted");
+        let gone = async || crds.get_opt(name).await.expect("an answer").is_none();
+        support::until("the definition is gone", gone).await;
+    }
+
     async fn replica(&self, name: &str) -> Replica {
         self.replica_with(name, |_| {}).await
     }
@@ -72,6 +80,7 @@ impl Site {
             tls: None,
             window: Duration::from_millis(20),
             stuck_after: Duration::from_secs(30),
+            asks_within: Duration::from_secs(60),
             drain: Duration::from_millis(500),
             most_streams: 10_000,
             outdated_for: Duration::from_secs(1),
@@ -90,9 +99,17 @@ impl Site {
 
     /// How many watches were opened on something.
     fn watches(&self, resource: &str) -> u64 {
+        self.requests("watch", resource)
+    }
+
+    /// How often something was tried to be patched.
+    fn patches(&self, resource: &str) -> u64 {
+        self.requests("patch", resource)
+    }
+
+    fn requests(&self, verb: &str, resource: &str) -> u64 {
         let requests = self.server.requests();
-        let theirs = requests.iter().filter(|it| it.resource == resource && it.verb == "watch");
-        theirs.map(|it| it.count).sum()
+        requests.iter().filter(|it| it.resource == resource && it.verb == verb).map(|it| it.count).sum()
     }
 
     /// Nothing that a replica asks of Leases is answered.
@@ -132,6 +149,13 @@ impl Site {
     async fn patch(&self, kind: Kind, name: &str, patch: Value) {
         let patched = self.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
         patched.expect("patched");
+    }
+
+    /// Raises the cluster's number and changes nothing.
+    async fn move_on(&self, limit: &str) {
+        let now = format!("{:?}", std::time::Instant::now());
+        self.patch(Kind::RateLimitStrategy, limit, json!({ "metadata": { "annotations": { "now": now } } }))
+            .await;
     }
 
     async fn delete(&self, kind: Kind, name: &str) {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use causeway_controller::rules::LATE;
 use causeway_core::rules::Kind;
 use causeway_core::rules::wire::transport::v1::{SubscribeRequest, SubscribeResponse};
 use kube::api::PostParams;
@@ -66,6 +67,16 @@ async fn under_a_definition_without_a_status_rules_are_sent_and_failures_are_eve
     assert_eq!((news.reason.as_str(), news.warning), ("Failed", true));
     assert!(news.note.contains("bad bytes"), "{}", news.note);
 
+    // How many run it is no news, but that nobody refuses it any more is.
+    let tried = || site.patches("ratelimitstrategies");
+    let before = tried();
+    let mut other = Plane::subscribed(replica.address, LIMIT, "foo").await;
+    other.until_rules(1).await;
+    support::until("the new count was tried to be written", async || tried() > before).await;
+    drop(plane);
+    let news = next().await;
+    assert_eq!((news.reason.as_str(), news.warning), ("Acked", false), "{}", news.note);
+
     // Nobody asks for these two.
     site.limit("nobodys", "", 10).await;
     let news = next().await;
@@ -115,6 +126,41 @@ async fn a_connection_that_does_not_begin_is_let_go() {
         let ended = tokio::time::timeout(PATIENCE, socket.read_to_end(&mut rest)).await;
         assert_eq!(ended.expect("it ends in time").unwrap_or_default(), 0);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_asks_for_nothing_is_ended_and_one_that_has_asked_stays() {
+    let site = Site::start().await;
+    let within = Duration::from_secs(1);
+    let replica = site.replica_with("a", |options| options.asks_within = within).await;
+    let mut asks = Plane::subscribed(replica.address, LIMIT, "foo").await;
+    assert_eq!(said(&asks.next().await).0, 1);
+    let mut silent = Plane::connect(replica.address).await;
+    let end = silent.end().await.expect("an end with a word");
+    assert_eq!((end.code(), end.message()), (tonic::Code::DeadlineExceeded, "nothing was asked for in time"));
+    asks.is_silent(within).await;
+    site.limit("ten", "foo", 10).await;
+    asks.until_rules(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_beyond_what_there_may_be_are_closed_until_others_have_gone() {
+    let site = Site::start().await;
+    let replica = site.replica_with("a", |options| options.most_streams = 1).await;
+    let connect = async || TcpStream::connect(replica.address).await.expect("it listens");
+    let mut held = Vec::new();
+    for _ in 0..=LATE {
+        held.push(connect().await);
+    }
+    let is_closed = async |socket: &mut TcpStream| {
+        let read = tokio::time::timeout(Duration::from_millis(300), socket.read(&mut [0; 1])).await;
+        matches!(read, Ok(Ok(0) | Err(_)))
+    };
+    support::until("the next is closed at once", async || is_closed(&mut connect().await).await).await;
+    held.clear();
+    support::until("there is room again", async || !is_closed(&mut connect().await).await).await;
+    let mut plane = Plane::subscribed(replica.address, LIMIT, "foo").await;
+    assert_eq!(said(&plane.next().await).0, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -217,6 +263,37 @@ async fn a_request_of_too_many_kinds_or_of_endless_names_is_refused_as_a_whole()
         assert_eq!(said(&plane.next().await).0, 4002);
     }
     plane.until_rules(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_asks_for_so_many_bytes_of_names_and_no_more() {
+    let site = Site::start().await;
+    let replica = site.replica("a").await;
+    let mut plane = Plane::connect(replica.address).await;
+    let app = |at: usize| format!("{at:04000}");
+    for at in 0..300 {
+        plane.subscribe(target(LIMIT, "default", &app(at)));
+    }
+    let mut answered = 0;
+    loop {
+        let response = plane.next().await;
+        match said(&response) {
+            (1, "", _) => answered += 1,
+            (4004, "NACK", _) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!((200..300).contains(&answered), "{answered} of four kilobytes each");
+    // Whoever lets one go may have another.
+    (0..10).for_each(|at| plane.unsubscribe(target(LIMIT, "default", &app(at))));
+    plane.subscribe(target(LIMIT, "default", "small"));
+    loop {
+        let response = plane.next().await;
+        if response.app == "small" {
+            assert_eq!(said(&response).0, 1);
+            break;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -47,6 +47,11 @@ impl Plane {
         let mut grpc = Grpc::new(channel);
         grpc.ready().await.expect("a connection");
         let (requests, outgoing) = mpsc::unbounded();
+        // Each request in a frame of its own, as other clients send them: this one joins what it has at once.
+        let outgoing = outgoing.then(async |request| {
+            tokio::task::yield_now().await;
+            request
+        });
         let codec = ProstCodec::<SubscribeRequest, SubscribeResponse>::default();
         let response =
             grpc.streaming(Request::new(outgoing), PathAndQuery::from_static(METHOD), codec).await?;

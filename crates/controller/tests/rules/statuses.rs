@@ -1,5 +1,7 @@
 //! What a rule's object says.
 
+use std::time::Duration;
+
 use causeway_core::rules::Kind;
 use causeway_core::rules::wire::transport::v1::SubscribeRequest;
 use serde_json::{Value, json};
@@ -119,6 +121,29 @@ async fn an_edit_that_nobody_has_answered_is_never_said_to_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_that_is_edited_and_edited_back_or_made_again_at_once_still_says_who_runs_it() {
+    let site = Site::start().await;
+    let replica = site.replica_with("a", |options| options.window = Duration::from_secs(1)).await;
+    site.limit("ten", "foo", 10).await;
+    let mut plane = Plane::subscribed(replica.address, LIMIT, "foo").await;
+    plane.until_rules(1).await;
+    until_counts(&site, "ten", [1, 0, 0]).await;
+    for threshold in [11, 10] {
+        site.patch(LIMIT, "ten", json!({ "spec": { "threshold": threshold } })).await;
+    }
+    let is_run = async |generation: i64| {
+        let status = site.status(LIMIT, "ten").await;
+        status["observedGeneration"] == generation
+            && condition(&status, "Distributed").is_some_and(|it| it.1 == "Acked")
+    };
+    support::until("its third generation is run", async || is_run(3).await).await;
+    site.delete(LIMIT, "ten").await;
+    site.limit("ten", "foo", 10).await;
+    support::until("so is the new one", async || is_run(1).await).await;
+    plane.is_silent(Duration::from_millis(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rule_that_leaves_a_set_by_its_labels_is_run_by_nobody_of_it() {
     let site = Site::start().await;
     let replica = site.replica("a").await;
@@ -161,6 +186,34 @@ async fn a_rule_that_cannot_be_sent_says_which_field_and_one_without_an_app_says
             && condition(&nobodys, "Accepted").is_some_and(|it| it.1 == "NoApp")
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_good_form_of_a_rule_outlives_whoever_knew_it() {
+    let site = Site::start().await;
+    let breaker = Kind::CircuitBreakerStrategy;
+    let spec = json!({ "strategy": "SlowRequestRatio", "triggerRatio": "60%", "statDuration": "30s",
+                       "recoveryTimeout": "5s", "minRequestAmount": 5, "slowConditions": { "maxAllowedRt": "100ms" } });
+    for name in ["one", "two"] {
+        site.create(breaker, name, json!({ "app": "foo" }), spec.clone()).await;
+    }
+    let first = site.replica("a").await;
+    let mut plane = Plane::subscribed(first.address, breaker, "foo").await;
+    let good = plane.until_rules(2).await.data_with_version.expect("rules").data;
+    site.patch(breaker, "one", json!({ "spec": { "slowConditions": { "maxAllowedRt": "100d" } } })).await;
+    let says = async |name: &str| {
+        let status = site.status(breaker, "one").await;
+        condition(&status, "Accepted").is_some_and(|it| it.1 == name)
+            && status["lastSent"].is_string() == (name == "Refused")
+    };
+    support::until("it is refused, and what was sent is kept", async || says("Refused").await).await;
+    first.stop().await;
+    let second = site.replica("b").await;
+    let mut plane = Plane::subscribed(second.address, breaker, "foo").await;
+    let sent = plane.next().await.data_with_version.expect("rules").data;
+    assert_eq!(sent, good);
+    site.patch(breaker, "one", json!({ "spec": { "slowConditions": { "maxAllowedRt": "100ms" } } })).await;
+    support::until("it is mended, and nothing is kept", async || says("Converted").await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,10 +1,12 @@
 //! Versions: across restarts and replicas, and for clients that hold a higher one than there is.
 
+use std::time::Duration;
+
 use causeway_core::rules::wire::transport::v1::SubscribeResponse;
 use serde_json::json;
 
 use crate::Site;
-use crate::plane::{LIMIT, Plane, rules, said, version};
+use crate::plane::{LIMIT, PATIENCE, Plane, rules, said, version};
 
 /// A client that drops what is older than what it holds, as the SDKs do.
 struct Holding {
@@ -27,11 +29,14 @@ impl Holding {
     }
 
     async fn until_taken(&mut self) -> SubscribeResponse {
-        loop {
-            if let (response, true) = self.next().await {
-                return response;
+        let taken = async {
+            loop {
+                if let (response, true) = self.next().await {
+                    return response;
+                }
             }
-        }
+        };
+        tokio::time::timeout(2 * PATIENCE, taken).await.expect("something newer in time")
     }
 }
 
@@ -58,9 +63,8 @@ async fn a_client_that_comes_from_a_replica_that_listed_later_is_told_the_versio
     let mut resident = Plane::subscribed(early.address, LIMIT, "foo").await;
     resident.until_rules(1).await;
     // Something else moves the cluster's number on.
-    for threshold in 0..5 {
-        site.patch(LIMIT, "ten", json!({ "metadata": { "annotations": { "n": threshold.to_string() } } }))
-            .await;
+    for _ in 0..5 {
+        site.move_on("ten").await;
     }
     let late = site.replica("late").await;
     let plane = Plane::subscribed(late.address, LIMIT, "foo").await;
@@ -87,9 +91,18 @@ async fn a_client_of_a_cluster_that_was_restored_is_sent_versions_above_what_it_
     site.limit("ten", "foo", 10).await;
     let replica = site.replica("a").await;
     let plane = Plane::subscribed(replica.address, LIMIT, "foo").await;
-    // It remembers a number that this cluster is far from.
+    // It remembers a number that this cluster is far from, though something moves it on all the time.
     let mut client = Holding { plane, version: 5_000_000_000 };
-    let response = client.until_taken().await;
+    let moving_on = async {
+        loop {
+            site.move_on("ten").await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let response = tokio::select! {
+        response = client.until_taken() => response,
+        () = moving_on => unreachable!("it has no end"),
+    };
     assert_eq!(rules(&response), 1);
     let newest = client.version;
     site.patch(LIMIT, "ten", json!({ "spec": { "threshold": 11 } })).await;

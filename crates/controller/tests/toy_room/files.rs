@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use causeway_controller::room::{Desk, Duty, Room, Who};
 use causeway_controller::write::{guarded, patching};
-use causeway_controller::{election::Term, follow::Watch, queue::Next, sources::Sources};
+use causeway_controller::{election::Term, follow::Watch, found::Found, queue::Next, sources::Sources};
 use causeway_core::room::{Change, State};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client, ResourceExt, api::Patch, core::DeserializeGuard};
+use kube::{Api, Client, ResourceExt, api::Patch};
 use serde_json::json;
 
 /// What is known of a ConfigMap.
@@ -47,7 +47,7 @@ fn scopes(name: &str) -> [Scope; 2] {
     [Scope::File(name.into()), Scope::Mark(name.into())]
 }
 
-fn text(object: &DeserializeGuard<ConfigMap>) -> (String, Option<Text>) {
+fn text(object: &Found<ConfigMap>) -> (String, Option<Text>) {
     let content = object.0.as_ref().ok().and_then(|map| map.data.as_ref()?.get("text").cloned());
     let version = object.resource_version().unwrap_or_default();
     let marked = object.annotations().contains_key("written");

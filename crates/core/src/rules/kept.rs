@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use prost::Message as _;
 
-use super::convert::message;
+use super::Kind;
+use super::convert::{message, type_url_of};
 use super::object::{RuleObject, RuleStatus};
 use super::rule::Refusal;
 use super::wire::transport::v1::DataWithVersion;
@@ -33,7 +34,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    pub(super) fn new(object: RuleObject, before: Option<&Self>) -> Self {
+    pub(super) fn new(kind: Kind, object: RuleObject, before: Option<&Self>) -> Self {
         // Of an object that is gone nothing stays, though another one has its name.
         let before = before.filter(|before| before.uid == object.uid);
         let app = object.app().map(Arc::from);
@@ -44,7 +45,10 @@ impl Kept {
                 let data = DataWithVersion { data: vec![any], version: 0 };
                 (Some(data.encode_to_vec().into()), None)
             }
-            Err(refusal) => (before.and_then(|before| before.message.clone()), Some(refusal)),
+            Err(refusal) => {
+                let known = before.and_then(|before| before.message.clone());
+                (known.or_else(|| last_sent(kind, &object.status)), Some(refusal))
+            }
         };
         Self {
             uid: object.uid,
@@ -58,6 +62,11 @@ impl Kept {
         }
     }
 
+    /// What is still sent of it though it makes no sense.
+    pub(super) fn last_good(&self) -> Option<Arc<[u8]>> {
+        self.message.clone().filter(|_| self.refusal.is_some())
+    }
+
     /// Whether data planes get it, in its present or its last good form.
     pub fn is_sent(&self) -> bool {
         self.message.is_some() && self.app.is_some()
@@ -69,6 +78,15 @@ impl Kept {
         let (app, message) = (self.app.as_ref()?, self.message.as_ref()?);
         Some(Part { app, labels: &self.labels, message, is_old: self.refusal.is_some() })
     }
+}
+
+/// The last good form of a rule, where somebody who knew it has written it down.
+fn last_sent(kind: Kind, status: &RuleStatus) -> Option<Arc<[u8]>> {
+    // A status can be written by others: only one rule of this kind is one.
+    let data = DataWithVersion::decode(&**status.last_sent.as_ref()?).ok()?;
+    let [any] = &data.data[..] else { return None };
+    let is_one = any.type_url == type_url_of(kind) && data.version == 0;
+    is_one.then(|| data.encode_to_vec().into())
 }
 
 /// A rule's part in sets.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::rule::{Refusal, Rule};
+use super::subscription::Answer;
 use crate::{Conditions, ObjectKey};
 
 /// The label that says whose rule it is.
@@ -46,6 +47,8 @@ pub struct RuleStatus {
     pub observed_generation: Option<i64>,
     /// `Accepted`, `Distributed`, and those of others.
     pub conditions: Conditions,
+    /// What is still sent of a rule that makes no sense any more: its last good form, for whoever comes later.
+    pub last_sent: Option<Arc<[u8]>>,
 }
 
 /// How many data planes have taken a rule, as one replica knows.
@@ -84,6 +87,18 @@ impl Share {
     /// How many data planes it speaks of.
     pub fn planes(&self) -> u32 {
         self.acked.saturating_add(self.failed).saturating_add(self.pending)
+    }
+
+    /// The same with one less who answered that.
+    #[must_use]
+    pub fn without(mut self, answer: Answer) -> Self {
+        let counter = match answer {
+            Answer::Acked => &mut self.acked,
+            Answer::Pending => &mut self.pending,
+            Answer::Failed => &mut self.failed,
+        };
+        *counter = counter.saturating_sub(1);
+        self
     }
 
     /// What it says of a generation: whoever answered to an older one has not answered to this.

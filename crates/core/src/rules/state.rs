@@ -11,8 +11,9 @@
 //! - A change always raises the version. A cluster that was restored from a backup counts from a lower number again; a
 //!   replica that has seen higher ones adds what is missing.
 //!
-//! The exception is a rule that makes no sense any more. Whoever saw it when it did keeps that form, and who comes later
-//! never knew it; so replicas may say different things until it is mended, when both say the same under a new version.
+//! The exception is a rule that makes no sense any more. Whoever saw it when it did keeps that form, and the leader writes it
+//! into the rule's status for those who come later; until they have read it there they do not send the rule. When it is
+//! mended all say the same under a new version.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -288,7 +289,7 @@ impl State {
         let is_list = matches!(change, Change::Reset(_));
         let keep = |object: RuleObject| {
             let before = known.rules.get(&object.key).map(|before| &**before);
-            Arc::new(Kept::new(object, before))
+            Arc::new(Kept::new(kind, object, before))
         };
         let change = match change {
             Change::Put(key, object) => Change::Put(key, keep(object)),

@@ -33,6 +33,17 @@ pub fn verdict(is_ack: bool, status: Option<(i32, &str)>) -> Verdict {
     }
 }
 
+/// What a subscriber answered to the present set, from good to bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Answer {
+    /// It runs it.
+    Acked,
+    /// Nothing yet.
+    Pending,
+    /// It does not run it.
+    Failed,
+}
+
 /// What one of a stream's pushes was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Push {
@@ -119,30 +130,26 @@ impl Versions {
         self.sent
     }
 
-    /// Whether the client held something newer before.
+    /// Whether the client held something newer before: then no list helps it.
     pub fn was_raised(&self) -> bool {
         self.least > 0
     }
 
-    /// Whether no list helps it any more.
-    pub fn was_lifted(&self) -> bool {
-        self.lift > 0
-    }
-
     /// Raises what is sent next for a client that holds something newer than it was sent, where a list made since has
     /// this version. Another replica may have listed later, with the same rules: then that version is enough. If it is
-    /// not, the cluster counts from a lower number again, as one that was restored does.
+    /// not, the cluster counts from a lower number again, as one that was restored does. There later lists have higher
+    /// versions too, without end, so that only the first one counts.
     pub fn raise(&mut self, listed: i64) -> Resent {
         let sent = self.sent.unwrap_or_default();
         if sent == i64::MAX {
             return Resent::GivenUp;
         }
-        if listed > sent {
+        if listed > sent && !self.was_raised() {
             self.least = listed;
             return Resent::AsListed;
         }
         self.lift = self.lift.saturating_mul(16).max(FIRST_LIFT);
-        self.least = sent.saturating_add(self.lift);
+        self.least = sent.max(listed).saturating_add(self.lift);
         Resent::Lifted(self.lift)
     }
 }
@@ -168,10 +175,10 @@ mod tests {
         assert_eq!(versions.raise(120), Resent::AsListed);
         assert_eq!((versions.of(100, true), versions.was_raised()), (120, true));
         versions.sent(120);
-        assert_eq!(versions.raise(120), Resent::Lifted(1 << 20));
-        assert_eq!(versions.of(121, true), 120 + (1 << 20));
-        versions.sent(120 + (1 << 20));
-        assert_eq!(versions.raise(120), Resent::Lifted(1 << 24), "in vain so far");
+        assert_eq!(versions.raise(130), Resent::Lifted(1 << 20), "the cluster's number rises all the time");
+        assert_eq!(versions.of(131, true), 130 + (1 << 20));
+        versions.sent(130 + (1 << 20));
+        assert_eq!(versions.raise(140), Resent::Lifted(1 << 24), "in vain so far");
         versions.sent(i64::MAX);
         assert_eq!(versions.raise(0), Resent::GivenUp);
         assert_eq!(versions.of(1, false), i64::MAX, "and no further");

@@ -5,7 +5,7 @@ use std::fmt;
 use super::have::{LinkKind, Route, Variant};
 use super::want::EgressRange;
 use super::{LINK_GROUP, MARK};
-use crate::names::{Cidr, HostAddr, LinkName, ObjectKey};
+use crate::names::{HostAddr, Ipv4Cidr, LinkName, ObjectKey};
 
 /// Loose reverse-path filtering: what a tunnel brings is accepted when its source is routable at all.
 /// The kernel uses the larger of this and `all`, so it also softens a strict `all`.
@@ -114,7 +114,7 @@ pub enum Action {
         /// Its owner.
         owner: ObjectKey,
         /// The destination it applies to.
-        range: Cidr,
+        range: Ipv4Cidr,
         /// The addresses it gives.
         egress: EgressRange,
     },
@@ -144,7 +144,7 @@ pub enum Action {
     /// flows only, and a sender that never pauses would keep its wrong source for ever.
     ForgetAstray {
         /// The destination.
-        range: Cidr,
+        range: Ipv4Cidr,
         /// The addresses that are right.
         egress: EgressRange,
     },
@@ -158,7 +158,7 @@ impl Action {
 }
 
 /// A source NAT rule of ours as text.
-pub fn rule_spec(owner: &ObjectKey, range: Cidr, egress: EgressRange) -> String {
+pub fn rule_spec(owner: &ObjectKey, range: Ipv4Cidr, egress: EgressRange) -> String {
     format!("-d {range} -m comment --comment \"{MARK}{owner}\" -j SNAT --to-source {egress}")
 }
 

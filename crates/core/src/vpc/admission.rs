@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 use super::objects::{Tunnel, TunnelSpec};
 use super::outcome::{Claim, Trouble};
 use super::want::{TunnelKind, TunnelWant};
-use crate::names::{Cidr, LinkName, ObjectKey};
+use crate::names::{Ipv4Cidr, LinkName, ObjectKey};
 
 /// The order of precedence: by age, then by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,7 +104,7 @@ impl Admission {
     }
 
     /// The tunnels that want a range within the one given.
-    pub(super) fn within(&self, range: Cidr) -> impl Iterator<Item = &ObjectKey> {
+    pub(super) fn within(&self, range: Ipv4Cidr) -> impl Iterator<Item = &ObjectKey> {
         let inside = self.claims.range(Claim::Range(range)..=Claim::Range(range.last()));
         let inside =
             inside.filter(move |(claim, _)| matches!(claim, Claim::Range(wanted) if range.covers(*wanted)));

@@ -7,7 +7,7 @@ use super::exchange::Record;
 use super::member::Renewal;
 use super::objects::{Eip, GatewayPod, NodeHealth, StaticRoute, Subnet, Tunnel, VpcGateway, Workload};
 use super::outcome::Outcome;
-use crate::names::{Cidr, ClusterId, GatewayName, Invalid, ObjectKey};
+use crate::names::{ClusterId, GatewayName, Invalid, Ipv4Cidr, ObjectKey};
 use crate::room::Change;
 
 /// What a worker is sent to reconcile.
@@ -64,7 +64,7 @@ pub enum Event {
     /// A broker is about to be listed; the exchange has this namespace there.
     Joining(String),
     /// Clusters' ranges of global addresses.
-    Globalnets(Change<String, Cidr>),
+    Globalnets(Change<String, Ipv4Cidr>),
     /// The addresses that our traffic appears to come from elsewhere.
     Egress(Vec<Ipv4Addr>),
     /// How a visit to a gateway went.

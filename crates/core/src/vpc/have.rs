@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use super::{LEAVING_GROUP, LINK_GROUP, MARK, ROUTE_PROTOCOL};
-use crate::names::{Cidr, HostAddr, ObjectKey};
+use crate::names::{HostAddr, Ipv4Cidr, ObjectKey};
 
 /// A gateway's network namespace at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub enum LinkKind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Route {
     /// Where to.
-    pub range: Cidr,
+    pub range: Ipv4Cidr,
     /// The next hop, if not on the link itself.
     pub via: Option<Ipv4Addr>,
     /// The link; none for a blackhole and its like.

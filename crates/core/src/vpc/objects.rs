@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use super::status::TunnelStatus;
 use super::want::TunnelKind;
-use crate::names::{Cidr, ClusterId, GatewayName, HostAddr, LinkName, ObjectKey};
+use crate::names::{ClusterId, GatewayName, HostAddr, Ipv4Cidr, LinkName, ObjectKey};
 
 /// A `VpcNatTunnel`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,7 +184,7 @@ pub struct StaticRoute {
     /// Through whom.
     pub next_hop: Ipv4Addr,
     /// Where to.
-    pub range: Cidr,
+    pub range: Ipv4Cidr,
 }
 
 /// How a node is.

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use super::member::{Member, Members, Standing};
 use super::outcome::Trouble;
 use super::want::EgressRange;
-use crate::names::{Cidr, ClusterId, Invalid};
+use crate::names::{ClusterId, Invalid, Ipv4Cidr};
 
 /// Values that people give by flag, which win over what is observed.
 #[derive(Debug, Clone, Default)]
@@ -14,7 +14,7 @@ pub struct Given {
     /// The cluster's id.
     pub cluster: Option<ClusterId>,
     /// Its range of global addresses.
-    pub globalnet: Option<Cidr>,
+    pub globalnet: Option<Ipv4Cidr>,
     /// Its egress addresses.
     pub egress: Vec<Ipv4Addr>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Own {
     /// What the cluster is called where it says so, if that can be an id.
     pub(super) identity: Option<Result<ClusterId, Invalid>>,
     pub(super) uid: Option<String>,
-    pub(super) globalnets: BTreeMap<String, Cidr>,
+    pub(super) globalnets: BTreeMap<String, Ipv4Cidr>,
     pub(super) egress: Vec<Ipv4Addr>,
     pub(super) members: Members,
     /// How our claim to our id stands.
@@ -59,7 +59,7 @@ impl Own {
     }
 
     /// Our cluster's range of global addresses.
-    pub(super) fn globalnet(&self) -> Option<Cidr> {
+    pub(super) fn globalnet(&self) -> Option<Ipv4Cidr> {
         let observed = || self.globalnets.get(self.cluster()?.as_str()).copied();
         self.given.globalnet.or_else(observed)
     }
@@ -90,7 +90,7 @@ impl Own {
     }
 
     /// Our range, if it is known and our id is ours.
-    pub(super) fn range(&self) -> Result<Cidr, Trouble> {
+    pub(super) fn range(&self) -> Result<Ipv4Cidr, Trouble> {
         let missing = |what: String| Trouble::ClusterIncomplete(what);
         let cluster = self.cluster().ok_or_else(|| {
             let object = "ServiceDiscovery submariner-operator/service-discovery";

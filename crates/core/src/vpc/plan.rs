@@ -16,7 +16,7 @@ use super::action::{Action, LOOSE, Step};
 use super::have::{Have, Link, LinkKind, Route};
 use super::want::{TunnelKind, TunnelWant, Want};
 use super::{LAN_LINK, ROUTE_PROTOCOL, UNDERLAY_LINK};
-use crate::names::{Cidr, LinkName, ObjectKey};
+use crate::names::{Ipv4Cidr, LinkName, ObjectKey};
 
 /// Why a tunnel cannot be had on this gateway, although its object is fine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +29,7 @@ pub enum Problem {
     /// A route to that range is not ours.
     RouteTaken {
         /// The range.
-        range: Cidr,
+        range: Ipv4Cidr,
         /// What the route says.
         route: String,
     },
@@ -234,7 +234,7 @@ impl<'a> Planner<'a> {
 
     fn drop_routes(&mut self) {
         let outbound = self.whole.iter().map(|(_, tunnel)| tunnel.remote_range);
-        let wanted: BTreeSet<Cidr> = outbound.chain(self.inbound().map(|route| route.range)).collect();
+        let wanted: BTreeSet<Ipv4Cidr> = outbound.chain(self.inbound().map(|route| route.range)).collect();
         for route in self.have.routes.iter().filter(|route| route.is_ours()) {
             let dev = route.dev.as_deref();
             // A route of ours with the wanted range and metric is replaced, not dropped.
@@ -265,7 +265,7 @@ impl<'a> Planner<'a> {
 
 /// The tunnels whose place is taken by something foreign.
 fn problems(want: &Want, index: &Index<'_>) -> BTreeMap<ObjectKey, Problem> {
-    let foreign_route = |range: Cidr| {
+    let foreign_route = |range: Ipv4Cidr| {
         let taken = index.rivals(range).find(|rival| !index.is_replaceable(rival));
         taken.map(|route| Problem::RouteTaken { range, route: route.to_string() })
     };
@@ -311,6 +311,6 @@ fn link_kind(tunnel: &TunnelWant) -> LinkKind {
     }
 }
 
-fn route_to(range: Cidr, via: Option<std::net::Ipv4Addr>, dev: &str) -> Route {
+fn route_to(range: Ipv4Cidr, via: Option<std::net::Ipv4Addr>, dev: &str) -> Route {
     Route { range, via, dev: Some(dev.into()), protocol: ROUTE_PROTOCOL, metric: 0 }
 }

@@ -7,7 +7,7 @@ use super::exchange::{RECORD_NAMESPACE, Record, own_key};
 use super::index::Groups;
 use super::objects::Peer;
 use super::outcome::Trouble;
-use crate::names::{Cidr, ClusterId, GatewayName, ObjectKey};
+use crate::names::{ClusterId, GatewayName, Ipv4Cidr, ObjectKey};
 use crate::room::Change;
 
 /// Records and copies, and where to find them.
@@ -103,7 +103,7 @@ impl Records {
 
     /// Where a peer can be reached and what lies behind it. Only a record in the namespace of records counts: who
     /// may write elsewhere must not speak for a gateway.
-    pub(super) fn find(&self, peer: &Peer) -> Result<(Ipv4Addr, Cidr), Trouble> {
+    pub(super) fn find(&self, peer: &Peer) -> Result<(Ipv4Addr, Ipv4Cidr), Trouble> {
         let invalid = |why: String| Trouble::PeerInvalid { peer: peer.clone(), why };
         let records =
             || self.peers.of(peer).filter_map(|key| self.here.get(key)).filter(|record| !record.deleting);

@@ -22,7 +22,7 @@ use super::own::Own;
 use super::records::Records;
 use super::tunnels::Tunnels;
 use super::visits::Visits;
-use crate::names::{Cidr, ClusterId, GatewayName, ObjectKey};
+use crate::names::{ClusterId, GatewayName, Ipv4Cidr, ObjectKey};
 
 mod gateways;
 mod records;
@@ -91,7 +91,7 @@ impl State {
     }
 
     /// Whether a VPC leads a range to an address; unknown where the VPC is.
-    pub(super) fn leads(&self, vpc: &str, range: Cidr, next_hop: std::net::Ipv4Addr) -> Option<bool> {
+    pub(super) fn leads(&self, vpc: &str, range: Ipv4Cidr, next_hop: std::net::Ipv4Addr) -> Option<bool> {
         let routes = self.routes.get(vpc)?;
         Some(range.covering().any(|range| routes.contains(&StaticRoute { next_hop, range })))
     }

@@ -2,7 +2,7 @@
 
 use super::objects::Peer;
 use super::plan::Problem;
-use crate::names::{Cidr, ClusterId, GatewayName, ObjectKey};
+use crate::names::{ClusterId, GatewayName, Ipv4Cidr, ObjectKey};
 
 /// What two tunnels of one gateway cannot both have.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,7 +14,7 @@ pub enum Claim {
     /// Both ends of a keyless GRE tunnel; ours is the gateway's.
     GreEnd(std::net::Ipv4Addr),
     /// The range behind the peer.
-    Range(Cidr),
+    Range(Ipv4Cidr),
 }
 
 impl std::fmt::Display for Claim {
@@ -95,9 +95,9 @@ pub enum Trouble {
         /// The peer's cluster.
         cluster: ClusterId,
         /// Its range.
-        theirs: Cidr,
+        theirs: Ipv4Cidr,
         /// Our range.
-        ours: Cidr,
+        ours: Ipv4Cidr,
     },
     /// An older tunnel has what this one needs.
     #[error("{claim} is already taken on this gateway by the older tunnel {by}")]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use crate::names::{Cidr, HostAddr, LinkName, ObjectKey};
+use crate::names::{HostAddr, Ipv4Cidr, LinkName, ObjectKey};
 
 /// The encapsulation of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,7 +85,7 @@ pub struct TunnelWant {
     /// The address on the tunnel's link.
     pub address: HostAddr,
     /// What lies behind the peer.
-    pub remote_range: Cidr,
+    pub remote_range: Ipv4Cidr,
     /// What our traffic appears to come from there.
     pub egress: EgressRange,
 }
@@ -94,7 +94,7 @@ pub struct TunnelWant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inbound {
     /// The cluster's own range of global addresses.
-    pub range: Cidr,
+    pub range: Ipv4Cidr,
     /// The VPC router.
     pub via: Ipv4Addr,
 }

@@ -10,7 +10,7 @@ use causeway_core::vpc::objects::{
 };
 use causeway_core::vpc::status::TunnelStatus;
 use causeway_core::vpc::{Change, Event, Given, Outcome, Scope, State, TunnelKind, Visit};
-use causeway_core::{Cidr, GatewayName, ObjectKey};
+use causeway_core::{GatewayName, Ipv4Cidr, ObjectKey};
 
 fn parsed<T: std::str::FromStr>(text: &str) -> T
 where
@@ -31,7 +31,7 @@ pub(crate) fn peer(n: usize) -> Peer {
     Peer { cluster: parsed(&format!("c{n}")), gateway: parsed("gw1") }
 }
 
-fn range(n: usize) -> Cidr {
+fn range(n: usize) -> Ipv4Cidr {
     parsed(&format!("20.{}.{}.0/24", n / 256, n % 256))
 }
 

@@ -47,6 +47,16 @@ fn who_answered_to_an_older_generation_has_not_answered_to_this() {
 }
 
 #[test]
+fn nobody_runs_a_rule_that_was_edited_into_one_that_cannot_be_sent() {
+    let good = told([("r1", acked(3))]);
+    let refused = RuleObject { rule: Err(refusal()), ..good.clone() };
+    let state = knowing([list([good], 1), put(refused, 2)]);
+    let said = state.status(RATE, &key("limit")).expect("it is there");
+    assert_eq!(said.status.total, pending(3), "what they run is its last good form");
+    assert_eq!(condition(&said, DISTRIBUTED).1, "NotAccepted");
+}
+
+#[test]
 fn a_new_generation_is_news_to_replicas_also_where_nothing_else_changed() {
     let mut state = knowing([list([told([("r1", acked(3))])], 1)]);
     let mut edited = told([("r1", acked(3))]);
@@ -289,4 +299,44 @@ fn a_replica_that_goes_concerns_the_rules_of_which_it_said_something() {
 fn of_a_rule_that_is_gone_nothing_is_said() {
     let state = knowing([put(told([]), 1), crate::world::gone("limit", 2)]);
     assert_eq!(state.status(RATE, &key("limit")), None);
+}
+
+#[test]
+fn a_failure_that_goes_on_is_news_once_and_so_is_its_end() {
+    let mut told = causeway_core::rules::status::Told::default();
+    let mut next = |share: Share| {
+        let news = told.news(&said_of(told_by(share)).status);
+        news.into_iter().map(|news| (news.warning, news.reason)).collect::<Vec<_>>()
+    };
+    let failing = || failed(1, failure("client", 1));
+    assert_eq!(next(acked(2)), []);
+    assert_eq!(next(failing()), [(true, "Failed".to_owned())]);
+    assert_eq!(next(pending(2)), [], "an edit that has still to be answered");
+    assert_eq!(next(failing()), [], "it goes on");
+    assert_eq!(next(pending(2)), []);
+    assert_eq!(next(acked(2)), [(false, "Acked".to_owned())]);
+    assert_eq!(next(pending(2)), []);
+    assert_eq!(next(acked(2)), []);
+}
+
+fn told_by(share: Share) -> RuleObject {
+    told([("r1", share)])
+}
+
+#[test]
+fn what_was_last_sent_counts_where_it_is_one_rule_of_the_kind_and_only_then() {
+    let good = told([]);
+    let refused = RuleObject { rule: Err(refusal()), ..good.clone() };
+    let state = knowing([list([good], 1), put(refused.clone(), 2)]);
+    let kept = state.status(RATE, &key("limit")).expect("it is there").status.last_sent.expect("it is kept");
+    let known = |last_sent: Option<std::sync::Arc<[u8]>>| {
+        let mut object = refused.clone();
+        object.status.last_sent = last_sent;
+        let state = knowing([list([object], 1)]);
+        state.rule(RATE, &key("limit")).expect("it is there").is_sent()
+    };
+    assert!(known(Some(kept.clone())));
+    assert!(!known(None));
+    assert!(!known(Some(b"nonsense".as_slice().into())));
+    assert!(!known(Some([&kept[..], &kept[..]].concat().into())), "two rules");
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use causeway_core::names::{Cidr, HostAddr, ObjectKey};
+use causeway_core::names::{HostAddr, Ipv4Cidr, ObjectKey};
 use causeway_core::vpc::action::{LOOSE, clamp_spec, rule_spec, shared_clamp_spec};
 use causeway_core::vpc::{
     EgressRange, Have, Inbound, LEAVING_GROUP, LINK_GROUP, Link, LinkKind, Nat, NatRule, ROUTE_PROTOCOL,
@@ -31,7 +31,7 @@ fn end() -> impl Strategy<Value = Ipv4Addr> {
     (1..4_u8).prop_map(|n| Ipv4Addr::new(172, 50, 16, n))
 }
 
-fn range() -> impl Strategy<Value = Cidr> {
+fn range() -> impl Strategy<Value = Ipv4Cidr> {
     (0..5_u8).prop_map(|n| format!("242.{n}.0.0/16").parse().expect("range"))
 }
 

@@ -5,7 +5,7 @@ mod worlds;
 
 use std::collections::BTreeSet;
 
-use causeway_core::names::Cidr;
+use causeway_core::names::Ipv4Cidr;
 use causeway_core::vpc::{Action, Have, NatRule, Plan, model, plan, plan_after};
 use proptest::prelude::*;
 
@@ -25,12 +25,12 @@ fn as_run(plan: &Plan) -> Vec<&Action> {
     order.into_iter().map(|index| &plan.steps[index].action).collect()
 }
 
-fn routed(have: &Have) -> BTreeSet<Cidr> {
+fn routed(have: &Have) -> BTreeSet<Ipv4Cidr> {
     have.routes.iter().filter(|route| route.is_ours() && route.metric == 0).map(|route| route.range).collect()
 }
 
 /// Whether a rule of ours gives traffic to a range its source.
-fn has_rule(have: &Have, range: Cidr) -> bool {
+fn has_rule(have: &Have, range: Ipv4Cidr) -> bool {
     let rules = have.nat.postrouting.get(&have.nat.active);
     let to_range = format!("-d {range} ");
     rules

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use super::super::have::{Have, Link, LinkKind, Route};
 use super::super::want::{TunnelKind, TunnelWant, Want};
-use crate::names::{Cidr, ObjectKey};
+use crate::names::{Ipv4Cidr, ObjectKey};
 
 /// What distinguishes two tunnel links for the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ pub(super) struct Index<'a> {
     /// Those of them whose owner's things stay as they are.
     frozen: BTreeSet<&'a str>,
     links_by_identity: BTreeMap<Identity, Vec<&'a str>>,
-    routes: BTreeMap<Cidr, Vec<&'a Route>>,
+    routes: BTreeMap<Ipv4Cidr, Vec<&'a Route>>,
 }
 
 impl<'a> Index<'a> {
@@ -64,7 +64,7 @@ impl<'a> Index<'a> {
                 links_by_identity.entry(identity).or_default().push(name);
             }
         }
-        let mut routes: BTreeMap<Cidr, Vec<&Route>> = BTreeMap::new();
+        let mut routes: BTreeMap<Ipv4Cidr, Vec<&Route>> = BTreeMap::new();
         for route in &have.routes {
             routes.entry(route.range).or_default().push(route);
         }
@@ -109,7 +109,7 @@ impl<'a> Index<'a> {
     }
 
     /// The routes of anybody to a range that one of ours would stand beside.
-    pub(super) fn rivals(&self, range: Cidr) -> impl Iterator<Item = &'a Route> {
+    pub(super) fn rivals(&self, range: Ipv4Cidr) -> impl Iterator<Item = &'a Route> {
         self.routes.get(&range).into_iter().flatten().copied().filter(|route| route.metric == 0)
     }
 

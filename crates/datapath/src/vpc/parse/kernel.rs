@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use causeway_core::names::{Cidr, HostAddr};
+use causeway_core::names::{HostAddr, Ipv4Cidr};
 use causeway_core::vpc::action::LOOSE;
 use causeway_core::vpc::{Link, LinkKind, Route};
 use ipnet::Ipv4Net;
@@ -194,7 +194,7 @@ fn route(line: &str) -> Result<Option<Route>, Trouble> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     // A type may stand before the destination.
     let range = words.iter().take(2).find_map(|word| match *word {
-        "default" => "0.0.0.0/0".parse::<Cidr>().ok(),
+        "default" => "0.0.0.0/0".parse::<Ipv4Cidr>().ok(),
         word => word.parse().ok().filter(|_| word.contains('.')),
     });
     let range = range.ok_or_else(|| unreadable("routes", line))?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use causeway_core::names::{Cidr, ObjectKey};
+use causeway_core::names::{Ipv4Cidr, ObjectKey};
 use causeway_core::vpc::action::{SHARED, clamp_spec, rule_spec, shared_clamp_spec};
 use causeway_core::vpc::{EgressRange, MARK, Nat, NatRule, Variant};
 
@@ -119,7 +119,7 @@ fn ours(spec: &str) -> Option<NatRule> {
 /// The one form of a source NAT rule that we would have made; none if it says anything more or less.
 fn source_nat(owner: &ObjectKey, words: &[String]) -> Option<String> {
     // A destination of everything is not printed.
-    let mut range: Option<Cidr> = None;
+    let mut range: Option<Ipv4Cidr> = None;
     let mut egress = None;
     let mut words = words.iter().map(String::as_str);
     let (mut target, mut comments) = (false, 0);
