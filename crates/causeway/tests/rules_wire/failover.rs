@@ -77,8 +77,9 @@ async fn what_happened_while_no_replica_was_there_arrives_with_the_next_one() {
 #[tokio::test]
 async fn a_lower_version_of_a_replica_that_listed_earlier_is_dropped_and_nothing_is_lost_by_it() {
     let (site, [one, mut two], mut client) = set_up().await;
-    // Its status was written, so whoever lists now gets a higher version of the same rules.
+    // Whoever lists from now on gets a higher version of the same rules.
     site.says(LIMIT, "kept", [1, 0, 0]).await;
+    site.raise_versions("once").await;
     two.end(Signal::SIGKILL).await;
     two.start().await;
     let before = client.version(LIMIT);
@@ -96,6 +97,7 @@ async fn a_lower_version_of_a_replica_that_listed_earlier_is_dropped_and_nothing
     site.says(LIMIT, "kept", [1, 0, 0]).await;
 
     // Without a change it is sent a version that it takes, a while later.
+    site.raise_versions("twice").await;
     two.end(Signal::SIGKILL).await;
     two.start().await;
     for is in ["applied", "outdated"] {

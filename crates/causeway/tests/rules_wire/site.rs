@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use causeway_api::rules::resource;
 use causeway_apiserver::{Config, Server};
 use causeway_core::rules::Kind;
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -104,6 +105,13 @@ impl Site {
 
     pub(crate) async fn delete(&self, kind: Kind, name: &str) {
         self.api(kind).delete(name, &DeleteParams::default()).await.expect("it is deleted");
+    }
+
+    /// Writes something that is no rule: a list that is made afterwards has a higher version.
+    pub(crate) async fn raise_versions(&self, name: &str) {
+        let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), "default");
+        let map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": name } })).expect("a ConfigMap");
+        maps.create(&PostParams::default(), &map).await.expect("it is created");
     }
 
     /// Waits until a rule says how many run it, refused it and have not answered; gives its status.
