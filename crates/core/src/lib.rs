@@ -11,6 +11,7 @@
 
 pub mod addresses;
 pub mod condition;
+pub mod leases;
 pub mod names;
 pub mod room;
 pub mod rules;

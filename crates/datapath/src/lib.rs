@@ -5,6 +5,8 @@
 //! tell failure, stderr never does.
 
 mod done;
+pub mod leases;
+pub mod netlink;
 mod run;
 mod sections;
 pub mod vpc;

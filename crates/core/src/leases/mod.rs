@@ -1,0 +1,27 @@
+//! The room `leases`: every node has a part of the cluster's network, its lease, and this node's kernel knows the way to
+//! each of the others.
+//!
+//! ```text
+//! nodes ─▶ admit = leases, refusals ─▶ compile = Want ─▶ plan(want, have) = steps
+//! ```
+//!
+//! [`lease`] says what a node announces, [`network`] what this node is and how the network is meant to be, [`admission`]
+//! which leases count, [`backend`] what the kernel should hold for each of them, and [`plan`] how it gets there from what
+//! it holds.
+
+pub mod admission;
+pub mod backend;
+pub mod interface;
+pub mod kernel;
+pub mod lease;
+pub mod network;
+pub mod plan;
+pub mod state;
+
+pub use admission::{Admitted, Refusal, admit};
+pub use backend::compile;
+pub use kernel::{Have, Link, Owner, Route, Vxlan, Want};
+pub use lease::{Backend, Lease, Mac, Node};
+pub use network::{Mode, Network, Place};
+pub use plan::{Plan, Step, plan};
+pub use state::{Interface, Own, Seen};

@@ -1,0 +1,148 @@
+//! How the kernel gets from what it holds to what it should hold.
+//!
+//! First what is new or other, from the link up to the routes over it, then what should not be there: nothing that is
+//! reached is out of reach in between. Routes are replaced, never deleted and added. What is somebody else's stays.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use super::kernel::{Held, HeldLink};
+use super::{Have, Link, Mac, Owner, Route, Want};
+use crate::Cidr;
+
+/// One change of the kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Deletes the link, which is of another kind or cannot be made right as it is.
+    DropLink(u32),
+    /// Makes the link. What follows and is over it goes by its index, which is not known before.
+    AddLink(String, Link),
+    /// Sets what can be set: its address as a link, its largest packet, that it is up.
+    SetLink(u32, Link),
+    /// Gives the link its address.
+    PutAddress(Cidr),
+    /// Takes an address from it.
+    DropAddress(Cidr),
+    /// Says who is at a far end of it, whatever was said of that before.
+    PutNeighbour(IpAddr, Mac),
+    /// The same of where that is.
+    PutFdb(Mac, IpAddr),
+    /// Puts a route in the place of whatever of ours is there.
+    PutRoute(Cidr, Route),
+    /// Deletes one that leads there.
+    DropRoute(Cidr, Held),
+    /// Says nothing any more of a far end.
+    DropNeighbour(IpAddr),
+    /// The same of where it is.
+    DropFdb(Mac, IpAddr),
+}
+
+/// What is to be done, and what is in the way.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// In this order.
+    pub steps: Vec<Step>,
+    /// Leases whose place is taken by somebody else's route, which stays.
+    pub contested: Vec<Cidr>,
+}
+
+/// Compares.
+///
+/// What flannel put there is taken over: a route with its mark is ours if it leads to a lease, or over the link that nodes
+/// share, or ours, to what should be one. Whoever else's mark a route has, it stays.
+pub fn plan(want: &Want, have: &Have) -> Plan {
+    let mut plan = Plan::default();
+    let link = plan_link(want, have.link.as_ref(), &mut plan.steps);
+    let index = link.map_or(0, |link| link.index);
+    plan_ends(want, link, &mut plan.steps);
+    let is_ours = |range, held: &Held| match held.owner {
+        Owner::Ours => true,
+        Owner::Flannels => {
+            let links = [Some(want.over), have.link.as_ref().map(|link| link.index)];
+            let is_near = held.route.is_some_and(|route| links.contains(&Some(route.link)));
+            want.range.covers(range) && (is_near || want.routes.contains_key(&range))
+        }
+        Owner::Others => false,
+    };
+    // Routes over a link go with it.
+    let gone = have.link.as_ref().map(|link| link.index).filter(|_| want.link.is_some() && link.is_none());
+    let stays = |held: &&Held| gone.is_none() || held.route.is_none_or(|route| Some(route.link) != gone);
+    let mut stale = Vec::new();
+    for (range, route) in &want.routes {
+        let route = if route.link == 0 { Route { link: index, ..*route } } else { *route };
+        let held: Vec<&Held> = have.routes.get(range).into_iter().flatten().filter(stays).collect();
+        if held.iter().any(|held| !is_ours(*range, held)) {
+            plan.contested.push(*range);
+            continue;
+        }
+        let right = held.iter().position(|held| held.owner == Owner::Ours && held.route == Some(route));
+        if right.is_none() {
+            plan.steps.push(Step::PutRoute(*range, route));
+        }
+        // What was replaced is gone; whatever else there is would go on taking packets.
+        let replaced = right.unwrap_or(0);
+        let others = held.iter().enumerate().filter(|(at, _)| *at != replaced);
+        stale.extend(others.map(|(_, held)| Step::DropRoute(*range, (*held).clone())));
+    }
+    for (range, held) in have.routes.iter().filter(|(range, _)| !want.routes.contains_key(range)) {
+        let ours = held.iter().filter(stays).filter(|held| is_ours(*range, held));
+        stale.extend(ours.map(|held| Step::DropRoute(*range, held.clone())));
+    }
+    plan.steps.append(&mut stale);
+    drop_ends(want, link, &mut plan.steps);
+    plan
+}
+
+/// Brings the link in order, and returns it if what it holds can stay.
+fn plan_link<'a>(want: &Want, have: Option<&'a HeldLink>, steps: &mut Vec<Step>) -> Option<&'a HeldLink> {
+    let Some((name, link)) = &want.link else { return None };
+    let usable = have.filter(|have| have.vxlan.as_ref().is_some_and(|held| is_same_tunnel(held, link)));
+    let Some(have) = usable else {
+        steps.extend(have.map(|have| Step::DropLink(have.index)));
+        steps.push(Step::AddLink(name.clone(), link.clone()));
+        steps.push(Step::PutAddress(link.address));
+        return None;
+    };
+    let held = have.vxlan.as_ref();
+    if !have.up || held.is_some_and(|held| (held.mac, held.mtu) != (link.vxlan.mac, link.vxlan.mtu)) {
+        steps.push(Step::SetLink(have.index, link.clone()));
+    }
+    if !have.addresses.contains(&link.address) {
+        steps.push(Step::PutAddress(link.address));
+    }
+    let others = have.addresses.iter().filter(|address| {
+        **address != link.address && address.family() == link.address.family() && !is_link_local(**address)
+    });
+    steps.extend(others.map(|address| Step::DropAddress(*address)));
+    Some(have)
+}
+
+/// Whether a link needs not be made anew: the rest of it can be set.
+fn is_same_tunnel(held: &super::Vxlan, link: &Link) -> bool {
+    let super::Vxlan { vni, port, over, local, learning, .. } = &link.vxlan;
+    (held.vni, held.port, held.over, &held.local, held.learning) == (*vni, *port, *over, local, *learning)
+}
+
+/// The kernel gives every link one of these by itself.
+fn is_link_local(address: Cidr) -> bool {
+    matches!(address.address(), IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
+fn plan_ends(want: &Want, link: Option<&HeldLink>, steps: &mut Vec<Step>) {
+    let (mut neighbours, mut fdb) = (&BTreeMap::new(), &BTreeMap::new());
+    if let Some(link) = link {
+        (neighbours, fdb) = (&link.neighbours, &link.fdb);
+    }
+    let missing = want.neighbours.iter().filter(|(address, mac)| neighbours.get(address) != Some(mac));
+    steps.extend(missing.map(|(address, mac)| Step::PutNeighbour(*address, *mac)));
+    let missing = want.fdb.iter().filter(|(mac, address)| fdb.get(mac) != Some(address));
+    steps.extend(missing.map(|(mac, address)| Step::PutFdb(*mac, *address)));
+}
+
+fn drop_ends(want: &Want, link: Option<&HeldLink>, steps: &mut Vec<Step>) {
+    let Some(link) = link else { return };
+    let stale = link.neighbours.keys().filter(|address| !want.neighbours.contains_key(address));
+    steps.extend(stale.map(|address| Step::DropNeighbour(*address)));
+    let stale = link.fdb.iter().filter(|(mac, _)| !want.fdb.contains_key(mac));
+    steps.extend(stale.map(|(mac, address)| Step::DropFdb(*mac, *address)));
+}

@@ -1,0 +1,219 @@
+//! How the kernel is changed: everything over a link in one go, once it is there.
+
+use std::io;
+
+use causeway_core::leases::{Have, Link, Plan, Route, Step};
+use causeway_core::{Cidr, Family};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::{
+    RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use super::{BOOT, PROTOCOL, address_family, priority};
+use crate::netlink::{Netlink, Request, is_absent};
+
+/// A step that failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// Which.
+    pub step: Step,
+    /// Why.
+    pub error: io::Error,
+}
+
+pub(super) fn apply(
+    kernel: &mut Netlink,
+    family: Family,
+    plan: &Plan,
+    have: &Have,
+) -> io::Result<Vec<Failure>> {
+    let is_about_link =
+        |step: &Step| matches!(step, Step::DropLink(_) | Step::AddLink(..) | Step::SetLink(..));
+    let (first, rest): (Vec<&Step>, Vec<&Step>) = plan.steps.iter().partition(|step| is_about_link(step));
+    let mut failures = Vec::new();
+    let mut index = have.link.as_ref().map_or(0, |link| link.index);
+    for step in first {
+        match change_link(kernel, step) {
+            Ok(Some(new)) => index = new,
+            Ok(None) => {}
+            Err(error) => failures.push(Failure { step: step.clone(), error }),
+        }
+    }
+    let requests: Vec<Request> = rest.iter().map(|step| request(family, index, step)).collect();
+    for (at, error) in kernel.batch(&requests)? {
+        let step = rest[at].clone();
+        // What should go may have gone by itself.
+        let is_drop = matches!(
+            step,
+            Step::DropRoute(..) | Step::DropNeighbour(_) | Step::DropFdb(..) | Step::DropAddress(_)
+        );
+        if !(is_drop && is_absent(&error)) {
+            failures.push(Failure { step, error });
+        }
+    }
+    Ok(failures)
+}
+
+/// Changes the link itself; the index of a new one.
+fn change_link(kernel: &mut Netlink, step: &Step) -> io::Result<Option<u32>> {
+    let (message, flags) = match step {
+        Step::DropLink(index) => {
+            let mut message = LinkMessage::default();
+            message.header.index = *index;
+            (RouteNetlinkMessage::DelLink(message), 0)
+        }
+        Step::AddLink(name, link) => {
+            let mut message = new_link(link);
+            message.attributes.push(LinkAttribute::IfName(name.clone()));
+            message.attributes.push(LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Vxlan),
+                LinkInfo::Data(InfoData::Vxlan(vxlan(link))),
+            ]));
+            (RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
+        }
+        Step::SetLink(index, link) => {
+            let mut message = new_link(link);
+            message.header.index = *index;
+            (RouteNetlinkMessage::SetLink(message), 0)
+        }
+        _ => return Ok(None),
+    };
+    if let Some((_, error)) = kernel.batch(&[Request { message, flags }])?.into_iter().next() {
+        return if matches!(step, Step::DropLink(_)) && is_absent(&error) { Ok(None) } else { Err(error) };
+    }
+    let Step::AddLink(name, _) = step else { return Ok(None) };
+    let mut message = LinkMessage::default();
+    message.attributes.push(LinkAttribute::IfName(name.clone()));
+    match kernel.get(RouteNetlinkMessage::GetLink(message))? {
+        Some(RouteNetlinkMessage::NewLink(link)) => Ok(Some(link.header.index)),
+        _ => Err(io::ErrorKind::NotFound.into()),
+    }
+}
+
+fn new_link(link: &Link) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.flags = LinkFlags::Up;
+    message.header.change_mask = LinkFlags::Up;
+    message.attributes.push(LinkAttribute::Address(link.vxlan.mac.0.to_vec()));
+    message.attributes.push(LinkAttribute::Mtu(link.vxlan.mtu));
+    message
+}
+
+fn vxlan(link: &Link) -> Vec<InfoVxlan> {
+    let local = match link.vxlan.local {
+        std::net::IpAddr::V4(address) => InfoVxlan::Local(address),
+        std::net::IpAddr::V6(address) => InfoVxlan::Local6(address),
+    };
+    vec![
+        InfoVxlan::Id(link.vxlan.vni),
+        InfoVxlan::Port(link.vxlan.port),
+        InfoVxlan::Link(link.vxlan.over),
+        InfoVxlan::Learning(link.vxlan.learning),
+        local,
+    ]
+}
+
+/// Everything else is one request.
+fn request(family: Family, link: u32, step: &Step) -> Request {
+    let put = NLM_F_CREATE | NLM_F_REPLACE;
+    let (message, flags) = match step {
+        Step::PutAddress(address) => {
+            (RouteNetlinkMessage::NewAddress(an_address(family, link, *address)), put)
+        }
+        Step::DropAddress(address) => {
+            (RouteNetlinkMessage::DelAddress(an_address(family, link, *address)), 0)
+        }
+        Step::PutNeighbour(address, mac) => {
+            let message = neighbour(address_family(family), link, Some(mac.0), *address);
+            (RouteNetlinkMessage::NewNeighbour(message), put)
+        }
+        Step::DropNeighbour(address) => {
+            let message = neighbour(address_family(family), link, None, *address);
+            (RouteNetlinkMessage::DelNeighbour(message), 0)
+        }
+        Step::PutFdb(mac, address) => {
+            let message = neighbour(AddressFamily::Bridge, link, Some(mac.0), *address);
+            (RouteNetlinkMessage::NewNeighbour(message), put)
+        }
+        Step::DropFdb(mac, address) => {
+            let message = neighbour(AddressFamily::Bridge, link, Some(mac.0), *address);
+            (RouteNetlinkMessage::DelNeighbour(message), 0)
+        }
+        Step::PutRoute(range, route) => {
+            let route = if route.link == 0 { Route { link, ..*route } } else { *route };
+            (RouteNetlinkMessage::NewRoute(a_route(family, *range, Some(route), PROTOCOL)), put)
+        }
+        Step::DropRoute(range, held) => {
+            let protocol = if held.owner == causeway_core::leases::Owner::Ours { PROTOCOL } else { BOOT };
+            (RouteNetlinkMessage::DelRoute(a_route(family, *range, held.route, protocol)), 0)
+        }
+        Step::DropLink(_) | Step::AddLink(..) | Step::SetLink(..) => unreachable!("links come first"),
+    };
+    Request { message, flags }
+}
+
+fn an_address(family: Family, link: u32, address: Cidr) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = address_family(family);
+    message.header.prefix_len = address.prefix();
+    message.header.index = link;
+    message.attributes.push(AddressAttribute::Address(address.address()));
+    message.attributes.push(AddressAttribute::Local(address.address()));
+    message
+}
+
+fn neighbour(
+    family: AddressFamily,
+    link: u32,
+    mac: Option<[u8; 6]>,
+    address: std::net::IpAddr,
+) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    message.header.family = family;
+    message.header.ifindex = link;
+    message.header.state = NeighbourState::Permanent;
+    if family == AddressFamily::Bridge {
+        message.header.flags = NeighbourFlags::Own;
+    }
+    message.header.kind = RouteType::Unicast;
+    let address = match address {
+        std::net::IpAddr::V4(address) => NeighbourAddress::Inet(address),
+        std::net::IpAddr::V6(address) => NeighbourAddress::Inet6(address),
+    };
+    message.attributes.push(NeighbourAttribute::Destination(address));
+    message.attributes.extend(mac.map(|mac| NeighbourAttribute::LinkLayerAddress(mac.to_vec())));
+    message
+}
+
+fn a_route(family: Family, range: Cidr, route: Option<Route>, protocol: u8) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header = RouteHeader {
+        address_family: address_family(family),
+        destination_prefix_length: range.prefix(),
+        table: RouteHeader::RT_TABLE_MAIN,
+        protocol: RouteProtocol::from(protocol),
+        scope: RouteScope::Universe,
+        kind: RouteType::Unicast,
+        ..RouteHeader::default()
+    };
+    message.attributes.push(RouteAttribute::Destination(range.address().into()));
+    if priority(family) != 0 {
+        message.attributes.push(RouteAttribute::Priority(priority(family)));
+    }
+    if let Some(Route { via, link, onlink }) = route {
+        message.attributes.push(RouteAttribute::Gateway(via.into()));
+        message.attributes.push(RouteAttribute::Oif(link));
+        if onlink {
+            message.header.flags = RouteFlags::Onlink;
+        }
+    }
+    message
+}

@@ -1,0 +1,109 @@
+//! What the kernel says by itself.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+use causeway_core::Family;
+use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use super::PROTOCOL;
+
+/// `RTNLGRP_LINK`, `_NEIGH`, `_IPV4_IFADDR`, `_IPV4_ROUTE`, `_IPV6_IFADDR`, `_IPV6_ROUTE`.
+const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
+
+/// What changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Heard {
+    /// Links or addresses.
+    Links,
+    /// Routes of a family, or far ends of links.
+    Routes(Family),
+    /// More than was kept: anything may have changed.
+    TooMuch,
+}
+
+/// Listens. It never blocks: whoever has it waits until there is something to read.
+pub struct Monitor {
+    socket: Socket,
+    buffer: Vec<u8>,
+}
+
+impl Monitor {
+    /// To the kernel of the network namespace that this thread is in.
+    pub fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind(&SocketAddr::new(0, 0))?;
+        for group in GROUPS {
+            socket.add_membership(group)?;
+        }
+        socket.set_non_blocking(true)?;
+        Ok(Self { socket, buffer: Vec::with_capacity(64 * 1024) })
+    }
+
+    /// All that was said so far; nothing where there was nothing. Routes that we put ourselves are no news.
+    pub fn read(&mut self) -> io::Result<BTreeSet<Heard>> {
+        let mut heard = BTreeSet::new();
+        loop {
+            self.buffer.clear();
+            match self.socket.recv(&mut self.buffer, 0) {
+                Ok(_) => heard.extend(messages(&self.buffer)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(heard),
+                // ENOBUFS.
+                Err(error) if error.raw_os_error() == Some(105) => drop(heard.insert(Heard::TooMuch)),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl AsRawFd for Monitor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+fn messages(mut bytes: &[u8]) -> Vec<Heard> {
+    let mut heard = Vec::new();
+    while !bytes.is_empty() {
+        let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes) else {
+            // What cannot be understood may be anything.
+            heard.push(Heard::TooMuch);
+            break;
+        };
+        let length = (message.header.length as usize).next_multiple_of(4).min(bytes.len());
+        bytes = if length == 0 { &[] } else { &bytes[length..] };
+        if let NetlinkPayload::InnerMessage(message) = message.payload {
+            heard.extend(meaning(&message));
+        }
+    }
+    heard
+}
+
+fn meaning(message: &RouteNetlinkMessage) -> Option<Heard> {
+    let of = |family| match family {
+        AddressFamily::Inet => Some(Heard::Routes(Family::V4)),
+        AddressFamily::Inet6 => Some(Heard::Routes(Family::V6)),
+        // Where far ends are is said of neither.
+        AddressFamily::Bridge => Some(Heard::TooMuch),
+        _ => None,
+    };
+    match message {
+        RouteNetlinkMessage::NewLink(_)
+        | RouteNetlinkMessage::DelLink(_)
+        | RouteNetlinkMessage::NewAddress(_)
+        | RouteNetlinkMessage::DelAddress(_) => Some(Heard::Links),
+        RouteNetlinkMessage::NewRoute(route) if u8::from(route.header.protocol) == PROTOCOL => None,
+        RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
+            of(route.header.address_family)
+        }
+        RouteNetlinkMessage::DelNeighbour(end) => of(end.header.family),
+        // The kernel learns about neighbours all the time; what was put there for good may have been replaced by that.
+        RouteNetlinkMessage::NewNeighbour(end) if end.header.family == AddressFamily::Bridge => {
+            Some(Heard::TooMuch)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,182 @@
+//! A conversation with the kernel: dumps, and many requests at once.
+//!
+//! Requests are sent a thousand at a time, and only the last one of these asks for an answer: whatever failed before it
+//! has been said by then, each under its number.
+
+use std::io;
+
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+/// A part of an answer is never larger.
+const LARGEST_PART: usize = 64 * 1024;
+/// How much the kernel may have to say at once: that all requests of a batch failed.
+const WAITING: usize = 4 * 1024 * 1024;
+/// Requests that are sent at once.
+const BATCH: usize = 1000;
+/// What was listed changed meanwhile.
+const NLM_F_DUMP_INTR: u16 = 0x10;
+
+/// A request, and how it is meant (`NLM_F_CREATE` and its like).
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// What is requested.
+    pub message: RouteNetlinkMessage,
+    /// How.
+    pub flags: u16,
+}
+
+/// A conversation with the kernel.
+pub struct Netlink {
+    socket: Socket,
+    sequence: u32,
+    buffer: Vec<u8>,
+}
+
+impl Netlink {
+    /// With that of the network namespace that this thread is in, and stays with it wherever it is used.
+    pub fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        // Errors come without the request that they are about, and lists with nothing but what was asked for; older kernels
+        // do neither, and need not.
+        let _ = socket.set_cap_ack(true);
+        let _ = socket.set_netlink_get_strict_chk(true);
+        let _ = socket.set_rx_buf_sz(WAITING);
+        Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(LARGEST_PART) })
+    }
+
+    /// Lists. One that is [interrupted](io::ErrorKind::Interrupted) may lack something: it has to be made again.
+    pub fn dump(
+        &mut self,
+        message: RouteNetlinkMessage,
+        mut take: impl FnMut(RouteNetlinkMessage),
+    ) -> io::Result<()> {
+        let sequence = self.send_one(message, NLM_F_REQUEST | NLM_F_DUMP)?;
+        let mut interrupted = false;
+        loop {
+            let mut end = None;
+            self.receive(|answer| {
+                if answer.header.sequence_number != sequence {
+                    return;
+                }
+                interrupted |= answer.header.flags & NLM_F_DUMP_INTR != 0;
+                match answer.payload {
+                    NetlinkPayload::InnerMessage(message) => take(message),
+                    NetlinkPayload::Done(done) => end = Some(failure(done.code)),
+                    NetlinkPayload::Error(error) => end = Some(failure(error.raw_code())),
+                    _ => {}
+                }
+            })?;
+            match end {
+                Some(Some(error)) => return Err(error),
+                Some(None) if interrupted => return Err(io::ErrorKind::Interrupted.into()),
+                Some(None) => return Ok(()),
+                None => {}
+            }
+        }
+    }
+
+    /// Asks for one thing; nothing where there is no such thing.
+    pub fn get(&mut self, message: RouteNetlinkMessage) -> io::Result<Option<RouteNetlinkMessage>> {
+        let sequence = self.send_one(message, NLM_F_REQUEST)?;
+        loop {
+            let mut found = None;
+            self.receive(|answer| {
+                if answer.header.sequence_number == sequence {
+                    found = Some(answer.payload);
+                }
+            })?;
+            match found {
+                Some(NetlinkPayload::InnerMessage(message)) => return Ok(Some(message)),
+                Some(NetlinkPayload::Error(error)) => match failure(error.raw_code()) {
+                    Some(error) if is_absent(&error) => return Ok(None),
+                    Some(error) => return Err(error),
+                    None => return Ok(None),
+                },
+                _ => {}
+            }
+        }
+    }
+
+    /// Makes requests in their order, whether or not others failed. Returns which did, and why.
+    pub fn batch(&mut self, requests: &[Request]) -> io::Result<Vec<(usize, io::Error)>> {
+        let mut failed = Vec::new();
+        for (at, requests) in requests.chunks(BATCH).enumerate() {
+            let first = self.sequence.wrapping_add(1);
+            let mut bytes = Vec::with_capacity(requests.len() * 96);
+            for (number, request) in requests.iter().enumerate() {
+                self.sequence = self.sequence.wrapping_add(1);
+                let answer = if number + 1 == requests.len() { NLM_F_ACK } else { 0 };
+                encode(
+                    request.message.clone(),
+                    NLM_F_REQUEST | request.flags | answer,
+                    self.sequence,
+                    &mut bytes,
+                );
+            }
+            let last = self.sequence;
+            self.socket.send(&bytes, 0)?;
+            let mut answered = false;
+            while !answered {
+                self.receive(|answer| {
+                    let number = answer.header.sequence_number.wrapping_sub(first) as usize;
+                    if let NetlinkPayload::Error(error) = answer.payload
+                        && number < requests.len()
+                    {
+                        answered |= answer.header.sequence_number == last;
+                        failed.extend(failure(error.raw_code()).map(|error| (at * BATCH + number, error)));
+                    }
+                })?;
+            }
+        }
+        Ok(failed)
+    }
+
+    fn send_one(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<u32> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut bytes = Vec::new();
+        encode(message, flags, self.sequence, &mut bytes);
+        self.socket.send(&bytes, 0)?;
+        Ok(self.sequence)
+    }
+
+    /// Takes what the kernel has said, as much as comes at once.
+    fn receive(&mut self, mut take: impl FnMut(NetlinkMessage<RouteNetlinkMessage>)) -> io::Result<()> {
+        self.buffer.clear();
+        self.socket.recv(&mut self.buffer, 0)?;
+        let mut rest = &self.buffer[..];
+        while !rest.is_empty() {
+            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+            // Messages begin at multiples of four.
+            let length = (message.header.length as usize).next_multiple_of(4).min(rest.len());
+            rest = if length == 0 { &[] } else { &rest[length..] };
+            take(message);
+        }
+        Ok(())
+    }
+}
+
+fn encode(message: RouteNetlinkMessage, flags: u16, sequence: u32, bytes: &mut Vec<u8>) {
+    let mut message = NetlinkMessage::from(message);
+    message.header.flags = flags;
+    message.header.sequence_number = sequence;
+    message.finalize();
+    let start = bytes.len();
+    bytes.resize(start + message.buffer_len().next_multiple_of(4), 0);
+    message.serialize(&mut bytes[start..]);
+}
+
+/// What a code of the kernel's says; zero is success.
+fn failure(code: i32) -> Option<io::Error> {
+    (code != 0).then(|| io::Error::from_raw_os_error(code.abs()))
+}
+
+/// Whether an error says that there is no such thing.
+pub fn is_absent(error: &io::Error) -> bool {
+    // ENOENT, ESRCH, ENODEV, EADDRNOTAVAIL.
+    matches!(error.raw_os_error(), Some(2 | 3 | 19 | 99))
+}
