@@ -2,7 +2,7 @@
 
 mod lab;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 
@@ -278,11 +278,12 @@ fn what_others_change_is_heard_and_what_we_put_is_not() {
     let machine = &mut cluster.machines[0];
     let mut monitor = machine.node.inside(Monitor::open).join().expect("no panic").expect("it listens");
     // Links that were just made may still say something.
-    while !monitor.read().expect("read").is_empty() {
+    let nothing = BTreeSet::new();
+    while !monitor.read(&nothing).expect("read").is_empty() {
         std::thread::sleep(std::time::Duration::from_millis(500));
     }
     machine.converge(&network(family, mode), &Cluster::nodes(family, mode));
-    assert!(!monitor.read().expect("read").contains(&Heard::Routes(family)));
+    assert!(!monitor.read(&nothing).expect("read").contains(&Heard::Routes(family)));
     let cases = [
         ("ip route del 10.244.2.0/24", Heard::Routes(Family::V4)),
         ("ip route replace 10.244.3.0/24 via 192.168.7.9", Heard::Routes(Family::V4)),
@@ -292,8 +293,47 @@ fn what_others_change_is_heard_and_what_we_put_is_not() {
     ];
     for (change, heard) in cases {
         machine.node.sh(change);
-        let said = monitor.read().expect("read");
+        let said = monitor.read(&nothing).expect("read");
         assert!(said.contains(&heard), "{change}: {said:?}");
+    }
+}
+
+#[test]
+fn far_ends_are_heard_of_on_our_links_alone() {
+    require(&[]);
+    let mut cluster = Cluster::new();
+    let machine = &mut cluster.machines[0];
+    machine.converge(&network(Family::V4, VXLAN), &Cluster::nodes(Family::V4, VXLAN));
+    let mut monitor = machine.node.inside(Monitor::open).join().expect("no panic").expect("it listens");
+    let index = machine.node.sh("ip -o link show flannel.1 | cut -d: -f1").trim().parse().expect("an index");
+    for (change, heard) in [
+        ("ip neigh del 10.244.2.0 dev flannel.1", Heard::Routes(Family::V4)),
+        ("bridge fdb del 02:00:00:00:07:02 dev flannel.1 dst 192.168.7.2", Heard::TooMuch),
+        ("bridge fdb replace 02:00:00:00:07:03 dev flannel.1 dst 192.168.7.9", Heard::TooMuch),
+        ("ip route add default via 192.168.7.9", Heard::Links),
+    ] {
+        machine.node.sh(change);
+        let said = monitor.read(&[index].into()).expect("read");
+        assert!(said.contains(&heard), "{change}: {said:?}");
+    }
+    machine.node.sh("ip neigh add 192.168.7.77 lladdr 02:00:00:00:07:77 dev eth0; ip neigh del 192.168.7.77 dev eth0");
+    assert_eq!(monitor.read(&[index].into()).expect("read"), BTreeSet::new(), "the kernel's own business");
+}
+
+#[test]
+fn a_link_of_ours_that_has_another_name_by_now_goes_once_the_new_way_is_there() {
+    require(&[]);
+    let mut cluster = Cluster::new();
+    let other = Mode::Vxlan { vni: 7, port: 8472, direct: false };
+    for mode in [VXLAN, other, Mode::HostGw] {
+        cluster.converge(&network(Family::V4, mode), &Cluster::nodes(Family::V4, mode));
+        assert_eq!(cluster.reached(Family::V4), EVERYBODY, "{mode:?}");
+        let links = cluster.machines[0].node.sh("ip -br link | grep -o 'flannel[^ ]*' || true");
+        let wanted = match mode {
+            Mode::HostGw => String::new(),
+            Mode::Vxlan { vni, .. } => format!("flannel.{vni}"),
+        };
+        assert_eq!(links.trim(), wanted);
     }
 }
 

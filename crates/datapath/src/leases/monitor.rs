@@ -17,7 +17,7 @@ const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
 /// What changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Heard {
-    /// Links or addresses.
+    /// Links, addresses, or where packets go that no other route is for.
     Links,
     /// Routes of a family, or far ends of links.
     Routes(Family),
@@ -43,13 +43,14 @@ impl Monitor {
         Ok(Self { socket, buffer: Vec::with_capacity(64 * 1024) })
     }
 
-    /// All that was said so far; nothing where there was nothing. Routes that we put ourselves are no news.
-    pub fn read(&mut self) -> io::Result<BTreeSet<Heard>> {
+    /// All that was said so far; nothing where there was nothing. Routes that we put ourselves are no news, and of far ends
+    /// only those of our links are.
+    pub fn read(&mut self, ours: &BTreeSet<u32>) -> io::Result<BTreeSet<Heard>> {
         let mut heard = BTreeSet::new();
         loop {
             self.buffer.clear();
             match self.socket.recv(&mut self.buffer, 0) {
-                Ok(_) => heard.extend(messages(&self.buffer)),
+                Ok(_) => heard.extend(messages(&self.buffer, ours)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(heard),
                 // ENOBUFS.
                 Err(error) if error.raw_os_error() == Some(105) => drop(heard.insert(Heard::TooMuch)),
@@ -65,7 +66,7 @@ impl AsRawFd for Monitor {
     }
 }
 
-fn messages(mut bytes: &[u8]) -> Vec<Heard> {
+fn messages(mut bytes: &[u8], ours: &BTreeSet<u32>) -> Vec<Heard> {
     let mut heard = Vec::new();
     while !bytes.is_empty() {
         let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes) else {
@@ -76,13 +77,13 @@ fn messages(mut bytes: &[u8]) -> Vec<Heard> {
         let length = (message.header.length as usize).next_multiple_of(4).min(bytes.len());
         bytes = if length == 0 { &[] } else { &bytes[length..] };
         if let NetlinkPayload::InnerMessage(message) = message.payload {
-            heard.extend(meaning(&message));
+            heard.extend(meaning(&message, ours));
         }
     }
     heard
 }
 
-fn meaning(message: &RouteNetlinkMessage) -> Option<Heard> {
+fn meaning(message: &RouteNetlinkMessage, ours: &BTreeSet<u32>) -> Option<Heard> {
     let of = |family| match family {
         AddressFamily::Inet => Some(Heard::Routes(Family::V4)),
         AddressFamily::Inet6 => Some(Heard::Routes(Family::V6)),
@@ -95,14 +96,20 @@ fn meaning(message: &RouteNetlinkMessage) -> Option<Heard> {
         | RouteNetlinkMessage::DelLink(_)
         | RouteNetlinkMessage::NewAddress(_)
         | RouteNetlinkMessage::DelAddress(_) => Some(Heard::Links),
+        RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route)
+            if route.header.destination_prefix_length == 0 =>
+        {
+            Some(Heard::Links)
+        }
         RouteNetlinkMessage::NewRoute(route) if u8::from(route.header.protocol) == PROTOCOL => None,
         RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
             of(route.header.address_family)
         }
-        RouteNetlinkMessage::DelNeighbour(end) => of(end.header.family),
-        // The kernel learns about neighbours all the time; what was put there for good may have been replaced by that.
-        RouteNetlinkMessage::NewNeighbour(end) if end.header.family == AddressFamily::Bridge => {
-            Some(Heard::TooMuch)
+        // The kernel learns about neighbours and forgets them all the time, but not about those that we put.
+        RouteNetlinkMessage::NewNeighbour(end) | RouteNetlinkMessage::DelNeighbour(end)
+            if ours.contains(&end.header.ifindex) =>
+        {
+            of(end.header.family)
         }
         _ => None,
     }
