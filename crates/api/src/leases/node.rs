@@ -153,7 +153,10 @@ fn own(prefix: &str, object: &NodeObject) -> Own {
     let is_unavailable = object.status.conditions.iter().find(|it| it.r#type == NETWORK_UNAVAILABLE);
     Own {
         subnets: subnets(object).collect(),
-        overwritten: Family::ALL.into_iter().filter_map(|family| overwritten(prefix, object, family)).collect(),
+        overwritten: Family::ALL
+            .into_iter()
+            .filter_map(|family| overwritten(prefix, object, family))
+            .collect(),
         macs: Family::ALL.into_iter().filter_map(mac).collect(),
         is_available: is_unavailable.is_some_and(|it| it.status == "False"),
         version: object.metadata.resource_version.clone().unwrap_or_default(),

@@ -20,7 +20,7 @@ pub mod state;
 pub mod traffic;
 
 pub use admission::{Admitted, Refusal, admit};
-pub use backend::compile;
+pub use backend::{compile, link_name};
 pub use kernel::{Have, Link, Owner, Route, Vxlan, Want};
 pub use lease::{Backend, Lease, Mac, Node};
 pub use network::{Mode, Network, Place};

@@ -169,7 +169,10 @@ fn plan_link<'a>(want: &Want, have: Option<&'a HeldLink>, steps: &mut Vec<Step>)
         return None;
     };
     let held = have.vxlan.as_ref();
-    if !have.up || !have.is_marked || held.is_some_and(|held| (held.mac, held.mtu) != (link.vxlan.mac, link.vxlan.mtu)) {
+    if !have.up
+        || !have.is_marked
+        || held.is_some_and(|held| (held.mac, held.mtu) != (link.vxlan.mac, link.vxlan.mtu))
+    {
         steps.push(Step::SetLink(have.index, link.clone()));
     }
     if !have.addresses.contains(&link.address) {

@@ -236,7 +236,8 @@ impl State {
         let mut touched = BTreeSet::new();
         for (name, before, after) in change.carry_out(&mut self.nodes) {
             if name == self.given.name {
-                touched.extend(self.take_own(before.and_then(|seen| seen.own), after.and_then(|seen| seen.own)));
+                touched
+                    .extend(self.take_own(before.and_then(|seen| seen.own), after.and_then(|seen| seen.own)));
                 continue;
             }
             let lease = |seen: &Option<Seen>, family| seen.as_ref()?.node.as_ref()?.lease(family).cloned();

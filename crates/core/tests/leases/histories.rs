@@ -92,9 +92,11 @@ fn a_link(family: Family) -> impl Strategy<Value = HeldLink> {
 fn scenes() -> impl Strategy<Value = (Family, Mode, BTreeMap<String, Node>, Have)> {
     (family(), mode()).prop_flat_map(|(family, mode)| {
         // Only a way through links has one of a name; of those before there may be one in any case.
-        let link = prop::option::of(a_link(family)).prop_map(move |link| link.filter(|_| mode != Mode::HostGw));
+        let link =
+            prop::option::of(a_link(family)).prop_map(move |link| link.filter(|_| mode != Mode::HostGw));
         let stale = prop::collection::vec(Just(STALE), 0..2);
-        let have = (link, stale, routes(family)).prop_map(|(link, stale, routes)| Have { link, stale, routes });
+        let have =
+            (link, stale, routes(family)).prop_map(|(link, stale, routes)| Have { link, stale, routes });
         (Just(family), Just(mode), nodes(family, mode), have)
     })
 }

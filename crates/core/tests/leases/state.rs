@@ -38,7 +38,12 @@ fn other(node: Node) -> Seen {
 
 fn state(mode: Mode) -> State {
     let macs = [(Family::V4, mac(1))].into();
-    State::new(Given { name: "one".into(), networks: vec![network(Family::V4, mode)], macs, ..Given::default() })
+    State::new(Given {
+        name: "one".into(),
+        networks: vec![network(Family::V4, mode)],
+        macs,
+        ..Given::default()
+    })
 }
 
 fn leases(state: &State) -> Result<Vec<Lease>, String> {

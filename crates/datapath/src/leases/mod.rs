@@ -16,7 +16,7 @@ use netlink_packet_route::AddressFamily;
 use crate::netlink::Netlink;
 
 pub use apply::Failure;
-pub use monitor::{Heard, Monitor};
+pub use monitor::{Heard, Interest, Monitor};
 
 /// What marks our routes.
 pub const PROTOCOL: u8 = 158;

@@ -9,7 +9,9 @@ use causeway_core::leases::{Have, Mac, Owner, Route, Vxlan};
 use causeway_core::{Cidr, Family};
 use ipnet::IpNet;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
@@ -75,7 +77,9 @@ pub(super) fn marked(kernel: &mut Netlink, family: Family) -> io::Result<Vec<(u3
 
 fn is_marked(link: &LinkMessage, family: Family) -> bool {
     let mark = mark(family);
-    link.attributes.iter().any(|attribute| matches!(attribute, LinkAttribute::IfAlias(alias) if *alias == mark))
+    link.attributes
+        .iter()
+        .any(|attribute| matches!(attribute, LinkAttribute::IfAlias(alias) if *alias == mark))
 }
 
 fn look_at(kernel: &mut Netlink, family: Family, link: &LinkMessage) -> io::Result<HeldLink> {
