@@ -17,6 +17,7 @@ pub mod lease;
 pub mod network;
 pub mod plan;
 pub mod state;
+pub mod traffic;
 
 pub use admission::{Admitted, Refusal, admit};
 pub use backend::compile;
@@ -25,3 +26,4 @@ pub use lease::{Backend, Lease, Mac, Node};
 pub use network::{Mode, Network, Place};
 pub use plan::{Plan, Step, plan};
 pub use state::{Interface, Own, Seen};
+pub use traffic::Traffic;
