@@ -51,6 +51,7 @@ need_linker() {
 need_network() {
   need ip iproute2 "makes links, addresses and routes"
   need iptables iptables "the gateways' NAT"
+  need nft nftables "hides the addresses of a node's pods from whatever is outside"
   need conntrack conntrack "lets gateways forget flows that went astray before their tunnel was up"
 }
 need_guest() {
