@@ -1,16 +1,17 @@
 //! `causeway node` in one cluster with flannel's own programs, built by `hack/peers-build.sh`: `make peers`.
 #![cfg(feature = "sandbox")]
 
-#[path = "node_peers/agent.rs"]
+#[path = "nodes/agent.rs"]
 mod agent;
-#[path = "node_peers/cluster.rs"]
+#[path = "nodes/cluster.rs"]
+#[allow(dead_code, reason = "the tests of our agent alone use more of it")]
 mod cluster;
 #[path = "node_peers/cni.rs"]
 mod cni;
 #[path = "../../datapath/tests/lab/net.rs"]
 #[allow(dead_code, reason = "the tests of the datapath use more of it")]
 mod net;
-#[path = "node_peers/ping.rs"]
+#[path = "nodes/ping.rs"]
 mod ping;
 
 use std::path::Path;
@@ -26,7 +27,7 @@ use ping::{Monitor, Steady};
 /// The routes to the two other nodes in either family are there, and ours.
 fn all_ours(machine: &Machine) -> Result<(), String> {
     let routes = machine.routes();
-    let ours = |route: &String| route.contains(&format!(" proto {PROTOCOL} "));
+    let ours = |route: &String| format!("{route} ").contains(&format!(" proto {PROTOCOL} "));
     if routes.len() == 4 && routes.iter().all(ours) { Ok(()) } else { Err(routes.join("\n")) }
 }
 
@@ -77,8 +78,14 @@ impl Flow {
     }
 }
 
+fn flanneld_can_run() {
+    let bridges = Path::new("/proc/sys/net/bridge/bridge-nf-call-iptables");
+    assert!(bridges.exists(), "flanneld needs the module br_netfilter: there is no {}", bridges.display());
+}
+
 /// flanneld on one node, ours on another, and one of either on the third.
 async fn side_by_side(backend: Backend) {
+    flanneld_can_run();
     for third in [Program::Flanneld, Program::Causeway] {
         let mut cluster = Cluster::new(backend).await;
         for (number, program) in [(1, Program::Flanneld), (2, Program::Causeway), (3, third)] {
@@ -109,6 +116,7 @@ async fn pods_of_flannels_nodes_and_of_ours_reach_each_other_without_a_tunnel_on
 
 /// A node goes over from flanneld to us and back while packets flow.
 async fn there_and_back(backend: Backend) {
+    flanneld_can_run();
     let mut cluster = Cluster::new(backend).await;
     for number in 1..=3 {
         cluster.start(number, Program::Flanneld);
@@ -167,6 +175,7 @@ fn remembered(folder: &Path, id: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs flannel's CNI plugin: make peers"]
 async fn flannels_cni_plugin_wires_pods_from_our_subnet_env() {
+    flanneld_can_run();
     let mut cluster = Cluster::without_pods(Backend::Vxlan).await;
     cluster.start(1, Program::Causeway);
     cluster.start(2, Program::Flanneld);

@@ -21,6 +21,10 @@ impl Leases {
     pub(super) async fn announce(self: &Arc<Self>, term: &Term) -> Next {
         let known = {
             let state = self.desk.state();
+            if self.families().any(|family| state.held(family).is_none()) {
+                // Somebody is about to look, or says what that waits for.
+                return Next::Done;
+            }
             state.announcement().and_then(|announcement| {
                 let own = state.own().cloned().ok_or("this node is gone")?;
                 Ok((announcement, own))

@@ -9,12 +9,12 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::agent::{Agent, Program};
+use super::agent::{Agent, Program, command};
 use super::net::{Netns, prerequisites};
 use super::ping;
 
@@ -45,7 +45,7 @@ pub(crate) enum Backend {
 
 impl Backend {
     /// flannel's `net-conf.json`.
-    fn net_conf(self) -> String {
+    pub(crate) fn net_conf(self) -> String {
         let backend = match self {
             Self::HostGw => json!({ "Type": "host-gw" }),
             Self::Vxlan => json!({ "Type": "vxlan" }),
@@ -185,15 +185,9 @@ impl Cluster {
     pub(crate) async fn without_pods(backend: Backend) -> Self {
         let more: [(&str, &[&str]); 2] = [("ping", &["-V"]), ("ip6tables", &["-V"])];
         assert_eq!(prerequisites(&more), None);
-        let bridges = Path::new("/proc/sys/net/bridge/bridge-nf-call-iptables");
-        assert!(
-            bridges.exists(),
-            "flanneld needs the module br_netfilter: there is no {}",
-            bridges.display()
-        );
         // Several tests of one process get here first; one provider is as good as another.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let folder = tempfile::Builder::new().prefix("causeway-peers-").tempdir().expect("a folder");
+        let folder = tempfile::Builder::new().prefix("causeway-nodes-").tempdir().expect("a folder");
         let server = Server::start(Config::default()).await.expect("an API server");
         let config = Kubeconfig::from_yaml(&server.kubeconfig()).expect("a kubeconfig");
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
@@ -213,19 +207,44 @@ impl Cluster {
         self.folder.path()
     }
 
-    fn nodes(&self) -> Api<Node> {
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The API server.
+    pub(crate) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub(crate) fn nodes(&self) -> Api<Node> {
         Api::all(self.client.clone())
     }
 
     /// What a kubelet and the controller manager write.
     async fn register(&self, machine: &Machine) {
-        let number = machine.number;
-        let ranges = [format!("10.244.{number}.0/24"), format!("fd00:10:244:{number}::/64")];
+        let kubeconfig = format!("{}.kubeconfig", machine.name());
+        std::fs::write(self.folder.path().join(kubeconfig), self.server.kubeconfig_as(&machine.name()))
+            .expect("written");
+        self.register_as(machine.number, machine.number).await;
+    }
+
+    /// Creates the object of a node, with the part of the network that has this number.
+    pub(crate) async fn register_as(&self, number: u8, part: u8) {
+        let ranges = [format!("10.244.{part}.0/24"), format!("fd00:10:244:{part}::/64")];
+        self.create(number, json!({ "podCIDR": ranges[0], "podCIDRs": ranges })).await;
+    }
+
+    /// The same without a part of the network.
+    pub(crate) async fn register_without(&self, number: u8) {
+        self.create(number, json!({})).await;
+    }
+
+    async fn create(&self, number: u8, spec: Value) {
         let node = json!({
             "apiVersion": "v1", "kind": "Node",
             // Every kubelet sets one; flanneld writes into the map that it expects to find.
-            "metadata": { "name": machine.name(), "annotations": { "node.alpha.kubernetes.io/ttl": "0" } },
-            "spec": { "podCIDR": ranges[0], "podCIDRs": ranges },
+            "metadata": { "name": format!("node{number}"), "annotations": { "node.alpha.kubernetes.io/ttl": "0" } },
+            "spec": spec,
         });
         let node: Node = serde_json::from_value(node).expect("a node");
         self.nodes().create(&PostParams::default(), &node).await.expect("it is created");
@@ -241,12 +260,29 @@ impl Cluster {
 
     /// Starts an agent on a node; the same command line for either.
     pub(crate) fn start(&mut self, number: u8, program: Program) {
+        self.start_with(number, program, &[]);
+    }
+
+    /// The same with more flags.
+    pub(crate) fn start_with(&mut self, number: u8, program: Program, more: &[&str]) {
         let folder = self.folder.path();
         let machine = &mut self.machines[usize::from(number) - 1];
         assert!(machine.agent.is_none(), "one agent per node");
-        let kubeconfig = folder.join(format!("{}.kubeconfig", machine.name()));
-        std::fs::write(&kubeconfig, self.server.kubeconfig_as(&machine.name())).expect("written");
-        machine.agent = Some(Agent::start(program, folder, &machine.name(), &machine.node));
+        machine.agent = Some(Agent::start(program, folder, &machine.name(), &machine.node, more));
+    }
+
+    /// Runs our program on a node to its end, with more flags: its exit code and what it printed.
+    pub(crate) fn run(&self, number: u8, more: &[&str]) -> (Option<i32>, String) {
+        let machine = &self.machines[usize::from(number) - 1];
+        let mut command = command(Program::Causeway, self.folder.path(), &machine.name(), &machine.node);
+        let output = command.args(more).output().expect("nsenter starts");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Kills the agent of a node.
+    pub(crate) fn kill(&mut self, number: u8) {
+        drop(self.machines[usize::from(number) - 1].agent.take().expect("an agent"));
     }
 
     /// Ends the agent of a node as its pod's end does, and waits.

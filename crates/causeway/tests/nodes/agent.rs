@@ -29,6 +29,26 @@ pub(crate) fn peers() -> &'static Path {
     })
 }
 
+/// It, with what people's manifests pass to flanneld, in the namespace of a node.
+pub(crate) fn command(program: Program, folder: &Path, name: &str, node: &Netns) -> Command {
+    let mut command = Command::new("nsenter");
+    command.args(["-t", &node.pid().to_string(), "-n"]);
+    match program {
+        Program::Flanneld => command.arg(peers().join("flanneld")),
+        Program::Causeway => command.arg(env!("CARGO_BIN_EXE_causeway")).arg("node"),
+    };
+    command.args(["--kube-subnet-mgr", "--ip-masq", "--iface=eth0"]);
+    for (flag, file) in [
+        ("--kubeconfig-file", format!("{name}.kubeconfig")),
+        ("--net-config-path", "net-conf.json".to_owned()),
+        ("--subnet-file", format!("{name}.subnet.env")),
+    ] {
+        command.arg(format!("{flag}={}", folder.join(file).display()));
+    }
+    command.env("NODE_NAME", name).env_remove("KUBECONFIG");
+    command
+}
+
 /// A running one. Dropping it kills it.
 pub(crate) struct Agent {
     child: Child,
@@ -36,25 +56,12 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Starts it with what people's manifests pass to flanneld.
-    pub(crate) fn start(program: Program, folder: &Path, name: &str, node: &Netns) -> Self {
+    /// Starts it, with more flags.
+    pub(crate) fn start(program: Program, folder: &Path, name: &str, node: &Netns, more: &[&str]) -> Self {
         let log = folder.join(format!("{name}.log"));
         let file = OpenOptions::new().create(true).append(true).open(&log).expect("a log");
-        let mut command = Command::new("nsenter");
-        command.args(["-t", &node.pid().to_string(), "-n"]);
-        match program {
-            Program::Flanneld => command.arg(peers().join("flanneld")),
-            Program::Causeway => command.arg(env!("CARGO_BIN_EXE_causeway")).arg("node"),
-        };
-        command.args(["--kube-subnet-mgr", "--ip-masq", "--iface=eth0"]);
-        for (flag, file) in [
-            ("--kubeconfig-file", format!("{name}.kubeconfig")),
-            ("--net-config-path", "net-conf.json".to_owned()),
-            ("--subnet-file", format!("{name}.subnet.env")),
-        ] {
-            command.arg(format!("{flag}={}", folder.join(file).display()));
-        }
-        command.env("NODE_NAME", name).env_remove("KUBECONFIG").stdin(Stdio::null());
+        let mut command = command(program, folder, name, node);
+        command.args(more).stdin(Stdio::null());
         command.stdout(file.try_clone().expect("a log")).stderr(file);
         Self { child: command.spawn().expect("nsenter starts"), log }
     }
@@ -64,10 +71,14 @@ impl Agent {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().try_into().expect("a process id")), signal).expect("it runs");
+    }
+
     /// Asks it to end, and waits until it has.
     pub(crate) async fn stop(mut self) {
-        let pid = Pid::from_raw(self.child.id().try_into().expect("a process id"));
-        kill(pid, Signal::SIGTERM).expect("it runs");
+        self.signal(Signal::SIGTERM);
         let status = until("the agent ends when it is asked to", async || {
             self.child.try_wait().expect("its state").ok_or_else(|| self.log())
         })
