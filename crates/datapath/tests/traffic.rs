@@ -19,7 +19,7 @@ use lab::{Local, Netns, require};
 
 /// How long something may take that should happen, and something that should not.
 const LONG: Duration = Duration::from_secs(60);
-const SHORT: Duration = Duration::from_millis(700);
+const SHORT: Duration = Duration::from_millis(300);
 
 const ALL: [&str; 4] = ["iptables-nft", "ip6tables-nft", "iptables-legacy", "ip6tables-legacy"];
 
