@@ -9,7 +9,8 @@
 //! ```
 //!
 //! [`addresses`] says who lives where, [`topology`] lays the cables, [`site`] is one cluster,
-//! [`up`] is the order in which things start and end, [`proof`] sends the packets.
+//! [`up`] is the order in which things start and end, [`proof`] sends the packets. With `--nodes` [`nodes`] adds some,
+//! on which `causeway node` runs.
 //!
 //! Invariant: everything that exists outside this process's memory ends with it. Namespaces are
 //! unnamed and held by descriptors, processes carry a mark by which they are found, files are in

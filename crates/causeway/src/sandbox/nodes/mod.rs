@@ -23,7 +23,7 @@ use std::time::Duration;
 use anyhow::Context;
 use futures::future::try_join_all;
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 pub(super) use report::NodesReport;
@@ -107,12 +107,13 @@ impl Nodes {
         patience: Duration,
         progress: &Progress,
     ) -> (Vec<NodesReport>, anyhow::Result<()>) {
+        let deadline = Instant::now() + patience;
         let (mut reports, mut outcome) = (Vec::new(), Ok(()));
         // One after another: the repair of one is not to wait for a processor that another has.
         for group in &self.clusters {
             progress.stage(&format!("breaking and mending a node of {}", group.cluster));
             let mut report = group.report();
-            let proved = group.prove(patience, &mut report).await;
+            let proved = group.prove(deadline, patience, &mut report).await;
             outcome = outcome.and(proved.with_context(|| format!("the nodes of {}", group.cluster)));
             reports.push(report);
         }
@@ -124,10 +125,16 @@ impl Nodes {
 }
 
 impl Group {
-    async fn prove(&self, patience: Duration, report: &mut NodesReport) -> anyhow::Result<()> {
+    /// The nodes may take until `deadline` to come up, and `patience` to be mended.
+    async fn prove(
+        &self,
+        deadline: Instant,
+        patience: Duration,
+        report: &mut NodesReport,
+    ) -> anyhow::Result<()> {
         let first = self.nodes.first().context("there are none")?;
         let mut lines = Lines::open(&self.nodes).await?;
-        let all = timeout(patience, lines.until_full(AT_START)).await;
+        let all = timeout_at(deadline, lines.until_full(AT_START)).await;
         report.reached_ms =
             all.is_ok().then(|| u64::try_from(since_process_start().as_millis()).unwrap_or(u64::MAX));
         let before = report.before.insert(lines.matrix().await);

@@ -46,7 +46,7 @@ impl NodesReport {
     /// Who reached whom: a row for each pod that asked, a column for each that was asked.
     pub(in super::super) fn table(&self) -> Table {
         let names: Vec<&str> = self.nodes.iter().map(|node| node.name.as_str()).collect();
-        let title = format!("{}, {}", self.cluster.to_uppercase(), self.backend);
+        let title = format!("{}, {}", self.cluster, self.backend);
         let header = [title.as_str(), "POD ON"].into_iter().chain(names.iter().copied());
         let mut all = table(&header.collect::<Vec<_>>());
         let moments = [("before", &self.before), ("broken", &self.broken), ("after", &self.after)];
@@ -94,7 +94,7 @@ fn cell(matrix: &Matrix, from: &str, to: &str) -> String {
         return "–".into();
     }
     match matrix.0.get(from).and_then(|row| row.get(to)).copied().flatten() {
-        Some(took) => format!("{took} ms"),
+        Some(took) => format!("{took:.2} ms"),
         None => "✘".into(),
     }
 }
