@@ -252,7 +252,7 @@ async fn options(args: Args) -> anyhow::Result<Options> {
 }
 
 /// Replicas that start together should not pause together.
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
@@ -268,7 +268,7 @@ pub(crate) async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> 
     Ok(connect(config)?)
 }
 
-async fn end_on_signal(stop: CancellationToken) {
+pub(crate) async fn end_on_signal(stop: CancellationToken) {
     let (Ok(mut terminate), Ok(mut interrupt)) =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
     else {

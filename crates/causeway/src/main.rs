@@ -1,6 +1,7 @@
 //! The `causeway` command: the controller, the sandbox, and small helps for people.
 
 mod controller;
+mod node;
 mod rules;
 #[cfg(feature = "sandbox")]
 mod sandbox;
@@ -27,6 +28,8 @@ struct Cli {
 enum Command {
     /// Keep gateways, records and statuses of one cluster as its objects say.
     Controller(controller::Args),
+    /// Keep this node's routes to the pods of all others as the cluster's nodes say, in flannel's place.
+    Node(node::Args),
     /// Show every tunnel and every rule of a cluster: up and distributed, or why not.
     Status(status::Args),
     /// Rules as data planes see them: what they get, and who they are.
@@ -61,6 +64,11 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             start_logging(args.log_format);
             controller::prepare(&args)?;
             runtime()?.block_on(controller::run(args))
+        }
+        Command::Node(args) => {
+            start_logging(args.log_format);
+            node::prepare(&args)?;
+            runtime()?.block_on(node::run(args))
         }
         Command::Status(args) => runtime()?.block_on(status::run(args)),
         Command::Rules(command) => runtime()?.block_on(rules::run(command)),

@@ -75,8 +75,19 @@ pub struct Watch<K: Resource> {
     kind: K::DynamicType,
     api: Api<Found<K>>,
     params: WatchParams,
+    page: u32,
+    spread: Spread,
     resync: Option<Duration>,
     anew: Option<Arc<Notify>>,
+}
+
+/// Over which times those who watch the same spread, where there are many of them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Spread {
+    /// Their first lists.
+    pub first: Duration,
+    /// Their return after an interruption, which is the same one for all.
+    pub later: Duration,
 }
 
 impl<K: Resource<DynamicType = ()>> Watch<K> {
@@ -89,7 +100,8 @@ impl<K: Resource<DynamicType = ()>> Watch<K> {
 impl<K: Resource> Watch<K> {
     /// All that an API of a kind gives, where the type is that of many kinds.
     pub fn of(kind: K::DynamicType, api: Api<Found<K>>) -> Self {
-        Self { kind, api, params: WatchParams::default(), resync: None, anew: None }
+        let (params, spread) = (WatchParams::default(), Spread::default());
+        Self { kind, api, params, page: PAGE, spread, resync: None, anew: None }
     }
 
     /// Only those with a label.
@@ -103,6 +115,20 @@ impl<K: Resource> Watch<K> {
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.params = self.params.fields(&format!("metadata.name={name}"));
+        self
+    }
+
+    /// Lists in pages of so many, where lists come in pages: those of a page are all held for a moment.
+    #[must_use]
+    pub fn pages_of(mut self, objects: u32) -> Self {
+        self.page = objects;
+        self
+    }
+
+    /// Comes at a moment of its own, so that many who start or return together do not arrive together.
+    #[must_use]
+    pub fn spread(mut self, spread: Spread) -> Self {
+        self.spread = spread;
         self
     }
 
@@ -159,6 +185,10 @@ where
         let mut follower =
             Follower { watch: self, convert, version: None, streaming: true, cut: 0, listed: None };
         let mut absence = Absence::default();
+        let Spread { first, later } = follower.watch.spread;
+        if !first.is_zero() {
+            sleep(first.mul_f64(pace.chance())).await;
+        }
         // The last thing that was reported, until all is well again.
         let mut reported = None;
         loop {
@@ -173,7 +203,7 @@ where
             let (verdict, why) = match end {
                 Ok(Round::Again) => continue,
                 Ok(Round::Ended) => {
-                    sleep(pace.pause()).await;
+                    sleep(pace.pause() + later.mul_f64(pace.chance())).await;
                     continue;
                 }
                 Ok(Round::Cut(why)) => (None, why.to_owned()),
@@ -200,7 +230,7 @@ where
             }
             reported = Some(why.clone());
             tell(Err(Interruption(why)));
-            sleep(pace.pause()).await;
+            sleep(pace.pause() + later.mul_f64(pace.chance())).await;
         }
     }
 }
@@ -420,8 +450,12 @@ where
 
     async fn list(&mut self, tell: &mut impl FnMut(Seen<C::Key, C::Value>)) -> kube::Result<()> {
         let WatchParams { label_selector, field_selector, .. } = self.watch.params.clone();
-        let mut params =
-            ListParams { label_selector, field_selector, limit: Some(PAGE), ..ListParams::default() };
+        let mut params = ListParams {
+            label_selector,
+            field_selector,
+            limit: Some(self.watch.page),
+            ..ListParams::default()
+        };
         let mut objects = BTreeMap::new();
         loop {
             let page = self.watch.api.list(&params).await?;

@@ -16,6 +16,7 @@ pub mod events;
 pub mod follow;
 pub mod found;
 pub mod health;
+pub mod leases;
 pub mod metrics;
 pub mod pace;
 pub mod queue;
@@ -79,9 +80,48 @@ pub async fn run(options: Options, stop: CancellationToken) -> anyhow::Result<()
     until_end(parts, stop).await
 }
 
+/// How a node's agent runs.
+#[derive(Clone)]
+pub struct NodeOptions {
+    /// The cluster.
+    pub client: Client,
+    /// Where health and metrics are served, if anywhere.
+    pub listen: Option<SocketAddr>,
+    /// The time of day.
+    pub clock: Clock,
+    /// Where all chance comes from.
+    pub seed: u64,
+    /// The room `leases`, which is all that it does.
+    pub leases: leases::Options,
+}
+
+/// Runs a node's agent until `stop` is cancelled, or until a part ends, which is an error. What the kernel holds by then
+/// it goes on holding.
+pub async fn run_node(options: NodeOptions, stop: CancellationToken) -> anyhow::Result<()> {
+    let mut parts = Parts::new();
+    let name = options.leases.given.name.clone();
+    let house = House {
+        client: options.client.clone(),
+        identity: name,
+        // Nobody leads here: every node's kernel is its own agent's.
+        lease_namespace: None,
+        lease_times: Times::default(),
+        clock: options.clock,
+        seed: options.seed,
+        metrics: Arc::new(Metrics::default()),
+        readiness: Readiness::default(),
+        announcer: announcer(&options.client, &options.leases.given.name, &stop, &mut parts),
+        stop: stop.clone(),
+    };
+    if let Some(listen) = options.listen {
+        serve_health(&house, listen, &mut parts);
+    }
+    room::start(&leases::Leases::new(options.leases, &house), &house, &mut parts);
+    until_end(parts, stop).await
+}
+
 /// What all rooms share, and the parts that serve them.
 fn furnish(options: &Options, stop: &CancellationToken, parts: &mut Parts) -> House {
-    let (announcer, line) = Announcer::new();
     let house = House {
         client: options.client.clone(),
         identity: options.identity.clone(),
@@ -91,22 +131,31 @@ fn furnish(options: &Options, stop: &CancellationToken, parts: &mut Parts) -> Ho
         seed: options.seed,
         metrics: Arc::new(Metrics::default()),
         readiness: Readiness::default(),
-        announcer,
+        announcer: announcer(&options.client, &options.identity, stop, parts),
         stop: stop.clone(),
     };
-    let reporter = Reporter { controller: "causeway".into(), instance: Some(options.identity.clone()) };
-    let publish = events::publish(options.client.clone(), reporter, line, stop.clone());
+    serve_health(&house, options.listen, parts);
+    house
+}
+
+fn announcer(client: &Client, identity: &str, stop: &CancellationToken, parts: &mut Parts) -> Announcer {
+    let (announcer, line) = Announcer::new();
+    let reporter = Reporter { controller: "causeway".into(), instance: Some(identity.to_owned()) };
+    let publish = events::publish(client.clone(), reporter, line, stop.clone());
     add_lasting_part(parts, "events".into(), async move {
         publish.await;
         Ok(())
     });
+    announcer
+}
+
+fn serve_health(house: &House, listen: SocketAddr, parts: &mut Parts) {
     let scrape = {
         let metrics = house.metrics.clone();
         move || metrics.encode()
     };
-    let health = health::serve(options.listen, scrape, house.readiness.clone(), stop.clone());
-    add_part(parts, stop, "health server".into(), health);
-    house
+    let health = health::serve(listen, scrape, house.readiness.clone(), house.stop.clone());
+    add_part(parts, &house.stop, "health server".into(), health);
 }
 
 /// Waits for the parts: the first that ends by itself ends the others, and is the error.

@@ -8,11 +8,15 @@ use std::io;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::time::{TimeVal, TimeValLike};
 
 /// A part of an answer is never larger.
 const LARGEST_PART: usize = 64 * 1024;
 /// How much the kernel may have to say at once: that all requests of a batch failed.
 const WAITING: usize = 4 * 1024 * 1024;
+/// A kernel that says nothing for so many seconds has lost the answer; whoever asked begins anew.
+const ANSWERS_WITHIN: i64 = 10;
 /// Requests that are sent at once.
 const BATCH: usize = 1000;
 /// What was listed changed meanwhile.
@@ -45,6 +49,7 @@ impl Netlink {
         let _ = socket.set_cap_ack(true);
         let _ = socket.set_netlink_get_strict_chk(true);
         let _ = socket.set_rx_buf_sz(WAITING);
+        setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::seconds(ANSWERS_WITHIN))?;
         Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(LARGEST_PART) })
     }
 

@@ -2,7 +2,7 @@
 
 mod lab;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use causeway_core::leases::{
     Backend, Have, Lease, Mac, Mode, Network, Node, Place, Plan, Want, admit, compile, plan,
 };
 use causeway_core::{Cidr, Family};
-use causeway_datapath::leases::{Heard, Kernel, Monitor};
+use causeway_datapath::leases::{Heard, Interest, Kernel, Monitor};
 use lab::{Netns, require};
 
 const VXLAN: Mode = Mode::Vxlan { vni: 1, port: 8472, direct: false };
@@ -278,22 +278,67 @@ fn what_others_change_is_heard_and_what_we_put_is_not() {
     let machine = &mut cluster.machines[0];
     let mut monitor = machine.node.inside(Monitor::open).join().expect("no panic").expect("it listens");
     // Links that were just made may still say something.
-    while !monitor.read().expect("read").is_empty() {
+    let pods =
+        Interest { ranges: vec![range("10.244.0.0/16"), range("fd00:10:244::/48")], ..Interest::default() };
+    while !monitor.read(&pods).expect("read").is_empty() {
         std::thread::sleep(std::time::Duration::from_millis(500));
     }
     machine.converge(&network(family, mode), &Cluster::nodes(family, mode));
-    assert!(!monitor.read().expect("read").contains(&Heard::Routes(family)));
+    assert!(!monitor.read(&pods).expect("read").contains(&Heard::Routes(family)));
     let cases = [
         ("ip route del 10.244.2.0/24", Heard::Routes(Family::V4)),
         ("ip route replace 10.244.3.0/24 via 192.168.7.9", Heard::Routes(Family::V4)),
         ("ip -6 route add fd00:10:244:9::/64 via fd00:192:168::9", Heard::Routes(Family::V6)),
+        ("ip route add default via 192.168.7.9", Heard::Links),
         ("ip addr add 192.168.8.1/24 dev eth0", Heard::Links),
         ("ip link set eth0 mtu 1400", Heard::Links),
     ];
     for (change, heard) in cases {
         machine.node.sh(change);
-        let said = monitor.read().expect("read");
+        let said = monitor.read(&pods).expect("read");
         assert!(said.contains(&heard), "{change}: {said:?}");
+    }
+}
+
+#[test]
+fn far_ends_are_heard_of_on_our_links_alone() {
+    require(&[]);
+    let mut cluster = Cluster::new();
+    let machine = &mut cluster.machines[0];
+    machine.converge(&network(Family::V4, VXLAN), &Cluster::nodes(Family::V4, VXLAN));
+    let mut monitor = machine.node.inside(Monitor::open).join().expect("no panic").expect("it listens");
+    let index = machine.node.sh("ip -o link show flannel.1 | cut -d: -f1").trim().parse().expect("an index");
+    let ours = Interest { links: [index].into(), ranges: Vec::new() };
+    for (change, heard) in [
+        ("ip neigh del 10.244.2.0 dev flannel.1", Heard::Routes(Family::V4)),
+        ("bridge fdb del 02:00:00:00:07:02 dev flannel.1 dst 192.168.7.2", Heard::TooMuch),
+        ("bridge fdb replace 02:00:00:00:07:03 dev flannel.1 dst 192.168.7.9", Heard::TooMuch),
+    ] {
+        machine.node.sh(change);
+        let said = monitor.read(&ours).expect("read");
+        assert!(said.contains(&heard), "{change}: {said:?}");
+    }
+    machine.node.sh(
+        "ip neigh add 192.168.7.77 lladdr 02:00:00:00:07:77 dev eth0; ip neigh del 192.168.7.77 dev eth0",
+    );
+    machine.node.sh("ip route add 10.9.0.0/16 via 192.168.7.9; ip route del 10.9.0.0/16");
+    assert_eq!(monitor.read(&ours).expect("read"), BTreeSet::new(), "that is others' business");
+}
+
+#[test]
+fn a_link_of_ours_that_has_another_name_by_now_goes_once_the_new_way_is_there() {
+    require(&[]);
+    let mut cluster = Cluster::new();
+    let other = Mode::Vxlan { vni: 7, port: 8472, direct: false };
+    for mode in [VXLAN, other, Mode::HostGw] {
+        cluster.converge(&network(Family::V4, mode), &Cluster::nodes(Family::V4, mode));
+        assert_eq!(cluster.reached(Family::V4), EVERYBODY, "{mode:?}");
+        let links = cluster.machines[0].node.sh("ip -br link | grep -o 'flannel[^ ]*' || true");
+        let wanted = match mode {
+            Mode::HostGw => String::new(),
+            Mode::Vxlan { vni, .. } => format!("flannel.{vni}"),
+        };
+        assert_eq!(links.trim(), wanted);
     }
 }
 

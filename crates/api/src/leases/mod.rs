@@ -6,5 +6,5 @@ mod env;
 mod node;
 
 pub use config::{Config, config};
-pub use env::{Environment, subnet_env};
-pub use node::{Announcement, DEFAULT_PREFIX, NodeObject, NodeSpec, announce, node, overwritten, subnets};
+pub use env::subnet_env;
+pub use node::{DEFAULT_PREFIX, NETWORK_UNAVAILABLE, NodeObject, NodeSpec, announce, node, seen};

@@ -1,10 +1,11 @@
 //! Nodes, as far as they say how they are reached.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use causeway_core::leases::{Backend, Lease, Mac, Node};
+use causeway_core::leases::{Announcement, Backend, Lease, Mac, Node, Own, Seen};
 use causeway_core::{Cidr, Family};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -26,6 +27,28 @@ pub struct NodeObject {
     /// The spec.
     #[serde(default)]
     pub spec: NodeSpec,
+    /// The status.
+    #[serde(default)]
+    pub status: NodeStatus,
+}
+
+/// What is said of a node.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct NodeStatus {
+    /// The conditions.
+    #[serde(default)]
+    pub conditions: Vec<NodeCondition>,
+}
+
+/// One thing that is said of a node.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct NodeCondition {
+    /// Which.
+    #[serde(default)]
+    pub r#type: String,
+    /// Whether it is so.
+    #[serde(default)]
+    pub status: String,
 }
 
 /// Which part of the network is a node's.
@@ -69,8 +92,11 @@ impl Resource for NodeObject {
     }
 }
 
+/// The condition of a node without a network; a node that has one keeps pods waiting until it says `False`.
+pub const NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
+
 /// The parts of the network that a node has been given, or what is wrong with one.
-pub fn subnets(object: &NodeObject) -> impl Iterator<Item = Result<Cidr, String>> {
+fn subnets(object: &NodeObject) -> impl Iterator<Item = Result<Cidr, String>> {
     let NodeSpec { pod_cidrs, pod_cidr } = &object.spec;
     let texts = pod_cidrs.iter().chain(pod_cidr.iter().filter(|_| pod_cidrs.is_empty()));
     texts
@@ -82,15 +108,59 @@ pub fn subnets(object: &NodeObject) -> impl Iterator<Item = Result<Cidr, String>
 struct Names {
     public: &'static str,
     overwrite: &'static str,
+    own: &'static str,
     data: &'static str,
 }
 
 const fn names(family: Family) -> Names {
     match family {
-        Family::V4 => Names { public: "public-ip", overwrite: "public-ip-overwrite", data: "backend-data" },
-        Family::V6 => {
-            Names { public: "public-ipv6", overwrite: "public-ipv6-overwrite", data: "backend-v6-data" }
+        Family::V4 => Names {
+            public: "public-ip",
+            overwrite: "public-ip-overwrite",
+            own: "node-public-ip",
+            data: "backend-data",
+        },
+        Family::V6 => Names {
+            public: "public-ipv6",
+            overwrite: "public-ipv6-overwrite",
+            own: "node-public-ipv6",
+            data: "backend-v6-data",
+        },
+    }
+}
+
+/// A node as others see it; and of the one of this name what only matters to itself.
+pub fn seen(prefix: &str, own: &str, object: &NodeObject) -> Seen {
+    let is_own = object.metadata.name.as_deref() == Some(own);
+    Seen { node: node(prefix, object), own: is_own.then(|| self::own(prefix, object)) }
+}
+
+/// What a node is told by others, and what it has said of itself.
+fn own(prefix: &str, object: &NodeObject) -> Own {
+    let begins = format!("{prefix}/");
+    let annotations = object.metadata.annotations.iter().flatten();
+    let announced: BTreeMap<String, String> = annotations
+        .filter(|(name, _)| name.starts_with(&begins))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    let mac = |family: Family| {
+        let data = announced.get(&format!("{begins}{}", names(family).data))?;
+        match backend("vxlan", data) {
+            Ok(Backend::Vxlan { mac, .. }) => Some((family, mac)),
+            _ => None,
         }
+    };
+    let is_unavailable = object.status.conditions.iter().find(|it| it.r#type == NETWORK_UNAVAILABLE);
+    Own {
+        subnets: subnets(object).collect(),
+        overwritten: Family::ALL
+            .into_iter()
+            .filter_map(|family| overwritten(prefix, object, family))
+            .collect(),
+        macs: Family::ALL.into_iter().filter_map(mac).collect(),
+        is_available: is_unavailable.is_some_and(|it| it.status == "False"),
+        version: object.metadata.resource_version.clone().unwrap_or_default(),
+        announced,
     }
 }
 
@@ -120,7 +190,7 @@ pub fn node(prefix: &str, object: &NodeObject) -> Option<Node> {
 }
 
 /// The address that somebody wants a node to be reached at, whatever it has itself.
-pub fn overwritten(prefix: &str, object: &NodeObject, family: Family) -> Option<Result<IpAddr, String>> {
+fn overwritten(prefix: &str, object: &NodeObject, family: Family) -> Option<Result<IpAddr, String>> {
     let name = format!("{prefix}/{}", names(family).overwrite);
     let text = annotation(&object.metadata, &name)?;
     Some(address(family, text).map_err(|why| format!("annotation {name}: {why}")))
@@ -146,39 +216,44 @@ fn backend(kind: &str, data: &str) -> Result<Backend, String> {
         "vxlan" => {
             let data: VxlanData = serde_json::from_str(data).map_err(|why| format!("`{data}`: {why}"))?;
             let mac: Mac = data.mac.parse().map_err(|why| format!("VtepMAC: {why}"))?;
+            if !mac.is_of_one() {
+                return Err(format!("VtepMAC: {mac} is not the address of one link"));
+            }
             Ok(Backend::Vxlan { vni: data.vni, mac })
         }
         other => Ok(Backend::Other(other.to_owned())),
     }
 }
 
-/// What a node says of itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Announcement {
-    /// Its leases.
-    pub leases: Vec<Lease>,
-    /// The addresses of the link that it uses, by which it can be seen whether others were asked for.
-    pub own: Vec<IpAddr>,
-}
-
-/// The annotations that say so; those of a family that it has no lease of are taken away.
-pub fn announce(prefix: &str, announcement: &Announcement) -> Map<String, Value> {
-    let mut annotations = Map::new();
-    let mut put = |name: &str, value: Value| drop(annotations.insert(format!("{prefix}/{name}"), value));
-    put("kube-subnet-manager", json!("true"));
-    if let Some(lease) = announcement.leases.first() {
-        put("backend-type", json!(lease.backend.name()));
+/// The annotations that say of a node what it says of itself; those of a family that it has no lease of are taken away.
+fn annotations(prefix: &str, announcement: &Announcement) -> BTreeMap<String, Option<String>> {
+    let mut annotations = BTreeMap::new();
+    let mut put = |name: &str, value: Option<String>| annotations.insert(format!("{prefix}/{name}"), value);
+    put("kube-subnet-manager", Some("true".into()));
+    if let Some((_, lease)) = announcement.leases.first() {
+        put("backend-type", Some(lease.backend.name().to_owned()));
     }
     for family in Family::ALL {
-        let Names { public, data, .. } = names(family);
-        let lease = announcement.leases.iter().find(|lease| lease.subnet.family() == family);
-        put(public, lease.map(|lease| lease.public.to_string()).into());
-        put(data, lease.map(|lease| backend_data(&lease.backend)).into());
-        let own = announcement.own.iter().find(|address| Family::of(**address) == family);
-        let name = if family == Family::V4 { "node-public-ip" } else { "node-public-ipv6" };
-        put(name, own.map(ToString::to_string).into());
+        let Names { public, own, data, .. } = names(family);
+        let lease = announcement.leases.iter().find(|(_, lease)| lease.subnet.family() == family);
+        put(public, lease.map(|(_, lease)| lease.public.to_string()));
+        put(data, lease.map(|(_, lease)| backend_data(&lease.backend)));
+        let address = announcement.own.iter().find(|address| Family::of(**address) == family);
+        put(own, address.map(ToString::to_string));
     }
     annotations
+}
+
+/// What of a node's annotations has to change for that; nothing where all is said. What is not to be there is null.
+pub fn announce(
+    prefix: &str,
+    announcement: &Announcement,
+    said: &BTreeMap<String, String>,
+) -> Map<String, Value> {
+    let all = annotations(prefix, announcement).into_iter();
+    all.filter(|(name, value)| said.get(name) != value.as_ref())
+        .map(|(name, value)| (name, value.into()))
+        .collect()
 }
 
 fn backend_data(backend: &Backend) -> String {
@@ -190,6 +265,8 @@ fn backend_data(backend: &Backend) -> String {
 
 #[cfg(test)]
 mod tests {
+    use causeway_core::leases::{Mode, Network};
+
     use super::*;
 
     fn object(annotations: &[(&str, &str)], cidrs: &[&str]) -> NodeObject {
@@ -215,15 +292,26 @@ mod tests {
                 lease("10.244.3.0/24", "192.168.7.3", backend.clone()),
                 lease("fd00:10:244:3::/64", "fd00:192:168::3", backend),
             ];
-            let announcement = Announcement { leases: leases.clone(), own: Vec::new() };
-            let annotations = announce(DEFAULT_PREFIX, &announcement);
-            let mut object = object(&[], &["10.244.3.0/24", "fd00:10:244:3::/64"]);
+            let networks = leases.iter().map(|lease| Network { range: lease.subnet, mode: Mode::HostGw });
+            let own = vec!["192.168.7.3".parse().expect("an address")];
+            let announcement =
+                Announcement { leases: networks.zip(leases.clone()).collect(), own, mtu: 1500 };
+            let mut object = object(&[("public-ip", "old")], &["10.244.3.0/24", "fd00:10:244:3::/64"]);
+            let said = seen(DEFAULT_PREFIX, "n", &object).own.expect("it is this one").announced;
+            let annotations = announce(DEFAULT_PREFIX, &announcement, &said);
             let text = |value: &Value| value.as_str().map(str::to_owned);
             object.metadata.annotations = Some(
                 annotations.iter().filter_map(|(name, value)| Some((name.clone(), text(value)?))).collect(),
             );
             let node = node(DEFAULT_PREFIX, &object).expect("a node of the network");
             assert_eq!(node.leases, leases.into_iter().map(Ok).collect::<Vec<_>>());
+            let said = seen(DEFAULT_PREFIX, "n", &object).own.expect("it is this one").announced;
+            assert!(announce(DEFAULT_PREFIX, &announcement, &said).is_empty(), "all is said");
+            let less = Announcement { leases: announcement.leases[..1].to_vec(), ..announcement };
+            let changes = announce(DEFAULT_PREFIX, &less, &said);
+            let gone: Vec<_> = changes.iter().map(|(name, value)| (name.as_str(), value)).collect();
+            let names = ["backend-v6-data", "public-ipv6"].map(|name| format!("{DEFAULT_PREFIX}/{name}"));
+            assert_eq!(gone, [(names[0].as_str(), &Value::Null), (names[1].as_str(), &Value::Null)]);
         }
     }
 
@@ -268,6 +356,10 @@ mod tests {
             (
                 of("backend-data", r#"{"VNI":1,"VtepMAC":"x"}"#, "10.244.3.0/24"),
                 format!("{prefix}/backend-data: VtepMAC: `x` is not"),
+            ),
+            (
+                of("backend-data", r#"{"VNI":1,"VtepMAC":"01:00:5e:00:00:01"}"#, "10.244.3.0/24"),
+                format!("{prefix}/backend-data: VtepMAC: 01:00:5e:00:00:01 is not the address of one link"),
             ),
             (of("x", "y", "10.244.3.0/99"), "spec.podCIDR: `10.244.3.0/99` is not a range".to_owned()),
         ];

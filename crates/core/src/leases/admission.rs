@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{Backend, Lease, Mode, Network, Node, Place};
+use super::{Backend, Lease, Mac, Mode, Network, Node, Place};
 use crate::Cidr;
 
 /// Why a node cannot be reached.
@@ -26,6 +26,8 @@ pub enum Refusal {
     OtherBackend(String, &'static str),
     /// It is in another VXLAN.
     OtherVni(u32, u32),
+    /// Its end of the VXLAN goes by the same address as that of an older node, or of this one.
+    SameEnd(Mac, Option<String>),
 }
 
 impl fmt::Display for Refusal {
@@ -44,6 +46,10 @@ impl fmt::Display for Refusal {
                 write!(f, "its backend is `{theirs}`, and this node's is `{ours}`")
             }
             Self::OtherVni(theirs, ours) => write!(f, "its VNI is {theirs}, and this node's is {ours}"),
+            Self::SameEnd(mac, Some(node)) => {
+                write!(f, "its VtepMAC {mac} is that of node {node}, which is older")
+            }
+            Self::SameEnd(mac, None) => write!(f, "its VtepMAC {mac} is this node's own"),
         }
     }
 }
@@ -80,20 +86,39 @@ pub fn admit<'a>(
         }
     }
     sound.sort_unstable_by_key(|(since, name, _)| (*since, *name));
-    let mut taken: BTreeMap<Cidr, &str> = BTreeMap::new();
+    let mut taken = Taken::default();
     for (_, name, lease) in sound {
-        match holder(&taken, lease.subnet) {
-            Some((subnet, holder)) => {
-                let refusal = Refusal::Overlaps(lease.subnet, holder.to_owned(), subnet);
-                admitted.refused.insert(name, refusal);
-            }
-            None => {
-                taken.insert(lease.subnet, name);
-                admitted.leases.insert(name, lease);
-            }
+        match taken.take(name, lease) {
+            Some(refusal) => drop(admitted.refused.insert(name, refusal)),
+            None => drop(admitted.leases.insert(name, lease)),
         }
     }
     admitted
+}
+
+/// What older nodes have.
+#[derive(Default)]
+struct Taken<'a> {
+    subnets: BTreeMap<Cidr, &'a str>,
+    ends: BTreeMap<Mac, &'a str>,
+}
+
+impl<'a> Taken<'a> {
+    /// Takes what a lease claims, all or nothing; why nothing, if so.
+    fn take(&mut self, name: &'a str, lease: &Lease) -> Option<Refusal> {
+        if let Some((subnet, holder)) = holder(&self.subnets, lease.subnet) {
+            return Some(Refusal::Overlaps(lease.subnet, holder.to_owned(), subnet));
+        }
+        if let Backend::Vxlan { mac, .. } = lease.backend {
+            // Its frames would go wherever the last of them is.
+            if let Some(holder) = self.ends.get(&mac) {
+                return Some(Refusal::SameEnd(mac, Some((*holder).to_owned())));
+            }
+            self.ends.insert(mac, name);
+        }
+        self.subnets.insert(lease.subnet, name);
+        None
+    }
 }
 
 /// Who has a range that overlaps this one. Those that are taken are apart from each other and in order: it is the one that
@@ -118,8 +143,11 @@ fn refusal(network: &Network, place: &Place, lease: &Lease) -> Option<Refusal> {
     }
     match (network.mode, backend) {
         (Mode::HostGw, Backend::HostGw) => None,
-        (Mode::Vxlan { vni: ours, .. }, Backend::Vxlan { vni, .. }) => {
-            (*vni != ours).then_some(Refusal::OtherVni(*vni, ours))
+        (Mode::Vxlan { vni: ours, .. }, Backend::Vxlan { vni, .. }) if *vni != ours => {
+            Some(Refusal::OtherVni(*vni, ours))
+        }
+        (Mode::Vxlan { .. }, Backend::Vxlan { mac, .. }) => {
+            (*mac == place.mac).then_some(Refusal::SameEnd(*mac, None))
         }
         (mode, other) => Some(Refusal::OtherBackend(other.name().to_owned(), mode.name())),
     }

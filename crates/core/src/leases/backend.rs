@@ -39,8 +39,8 @@ pub fn compile(network: &Network, place: &Place, admitted: &Admitted<'_>) -> Wan
     want
 }
 
-/// As flannel calls it, so that either finds the other's.
-fn link_name(family: Family, vni: u32) -> String {
+/// The name of the link through which others are reached: as flannel calls it, so that either finds the other's.
+pub fn link_name(family: Family, vni: u32) -> String {
     match family {
         Family::V4 => format!("flannel.{vni}"),
         Family::V6 => format!("flannel-v6.{vni}"),

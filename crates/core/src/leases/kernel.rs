@@ -93,6 +93,8 @@ pub struct HeldLink {
     pub addresses: Vec<Cidr>,
     /// Whether it is up.
     pub up: bool,
+    /// Whether it has our mark.
+    pub is_marked: bool,
     /// Who is at its far ends, as far as that was put there.
     pub neighbours: BTreeMap<IpAddr, Mac>,
     /// At which node.
@@ -104,6 +106,8 @@ pub struct HeldLink {
 pub struct Have {
     /// The link with the name of ours.
     pub link: Option<HeldLink>,
+    /// Links with our mark and another name, by their indexes: of a network as it was before.
+    pub stale: Vec<u32>,
     /// All routes of the main table with the priority of ours, by where they lead to.
     pub routes: BTreeMap<Cidr, Vec<Held>>,
 }

@@ -8,8 +8,15 @@ use std::sync::Arc;
 use crate::{Cidr, Family};
 
 /// The address of a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mac(pub [u8; 6]);
+
+impl Mac {
+    /// Whether one link can go by it: all others are for many, or for none.
+    pub fn is_of_one(self) -> bool {
+        self.0[0] & 1 == 0 && self.0 != [0; 6]
+    }
+}
 
 /// A text that is no address of a link.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

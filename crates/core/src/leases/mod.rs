@@ -17,11 +17,13 @@ pub mod lease;
 pub mod network;
 pub mod plan;
 pub mod state;
+pub mod traffic;
 
 pub use admission::{Admitted, Refusal, admit};
-pub use backend::compile;
+pub use backend::{compile, link_name};
 pub use kernel::{Have, Link, Owner, Route, Vxlan, Want};
 pub use lease::{Backend, Lease, Mac, Node};
 pub use network::{Mode, Network, Place};
-pub use plan::{Plan, Step, plan};
-pub use state::{Interface, Own, Seen};
+pub use plan::{About, Plan, Step, clean, plan};
+pub use state::{Announcement, Given, Holding, Interface, Own, Seen};
+pub use traffic::Traffic;

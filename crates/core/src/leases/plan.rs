@@ -4,6 +4,7 @@
 //! reached is out of reach in between. Routes are replaced, never deleted and added. What is somebody else's stays.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 
 use super::kernel::{Held, HeldLink};
@@ -35,6 +36,57 @@ pub enum Step {
     DropNeighbour(IpAddr),
     /// The same of where it is.
     DropFdb(Mac, IpAddr),
+    /// Deletes a link of ours that nothing is reached over any more.
+    DropStaleLink(u32),
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DropLink(index) | Self::DropStaleLink(index) => write!(f, "delete the link {index}"),
+            Self::AddLink(name, _) => write!(f, "make the link {name}"),
+            Self::SetLink(index, _) => write!(f, "set up the link {index}"),
+            Self::PutAddress(address) => write!(f, "put the address {address}"),
+            Self::DropAddress(address) => write!(f, "delete the address {address}"),
+            Self::PutNeighbour(address, mac) => write!(f, "put the neighbour {address} at {mac}"),
+            Self::PutFdb(mac, node) => write!(f, "put {mac} at {node}"),
+            Self::PutRoute(range, Route { via, .. }) => write!(f, "put the route {range} via {via}"),
+            Self::DropRoute(range, Held { route: Some(route), .. }) => {
+                write!(f, "delete the route {range} via {}", route.via)
+            }
+            Self::DropRoute(range, _) => write!(f, "delete the route {range}"),
+            Self::DropNeighbour(address) => write!(f, "delete the neighbour {address}"),
+            Self::DropFdb(mac, node) => write!(f, "delete {mac} at {node}"),
+        }
+    }
+}
+
+/// What a step is about, for those who count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum About {
+    /// The link over which others are reached, or its address.
+    Link,
+    /// The way to a lease.
+    Route,
+    /// Who is at a far end of the link, or where that is.
+    End,
+    /// Something that leads nowhere any more.
+    Stale,
+}
+
+impl About {
+    /// What a step is about.
+    pub fn of(step: &Step) -> Self {
+        match step {
+            Step::DropLink(_) | Step::AddLink(..) | Step::SetLink(..) => Self::Link,
+            Step::PutAddress(_) | Step::DropAddress(_) => Self::Link,
+            Step::PutRoute(..) => Self::Route,
+            Step::PutNeighbour(..) | Step::PutFdb(..) => Self::End,
+            Step::DropRoute(..) | Step::DropNeighbour(_) | Step::DropFdb(..) | Step::DropStaleLink(_) => {
+                Self::Stale
+            }
+        }
+    }
 }
 
 /// What is to be done, and what is in the way.
@@ -71,7 +123,9 @@ pub fn plan(want: &Want, have: &Have) -> Plan {
     for (range, route) in &want.routes {
         let route = if route.link == 0 { Route { link: index, ..*route } } else { *route };
         let held: Vec<&Held> = have.routes.get(range).into_iter().flatten().filter(stays).collect();
-        if held.iter().any(|held| !is_ours(*range, held)) {
+        // Whosever leads over a link that goes, goes with it.
+        let goes = |held: &Held| held.route.is_some_and(|route| have.stale.contains(&route.link));
+        if held.iter().any(|held| !is_ours(*range, held) && !goes(held)) {
             plan.contested.push(*range);
             continue;
         }
@@ -90,7 +144,18 @@ pub fn plan(want: &Want, have: &Have) -> Plan {
     }
     plan.steps.append(&mut stale);
     drop_ends(want, link, &mut plan.steps);
+    plan.steps.extend(have.stale.iter().map(|index| Step::DropStaleLink(*index)));
     plan
+}
+
+/// Takes away all that has our mark.
+pub fn clean(have: &Have) -> Plan {
+    let routes = have.routes.iter().flat_map(|(range, held)| held.iter().map(move |held| (range, held)));
+    let ours = routes.filter(|(_, held)| held.owner == Owner::Ours);
+    let mut steps: Vec<Step> = ours.map(|(range, held)| Step::DropRoute(*range, held.clone())).collect();
+    let link = have.link.as_ref().filter(|link| link.is_marked).map(|link| link.index);
+    steps.extend(have.stale.iter().copied().chain(link).map(Step::DropStaleLink));
+    Plan { steps, contested: Vec::new() }
 }
 
 /// Brings the link in order, and returns it if what it holds can stay.
@@ -104,7 +169,10 @@ fn plan_link<'a>(want: &Want, have: Option<&'a HeldLink>, steps: &mut Vec<Step>)
         return None;
     };
     let held = have.vxlan.as_ref();
-    if !have.up || held.is_some_and(|held| (held.mac, held.mtu) != (link.vxlan.mac, link.vxlan.mtu)) {
+    if !have.up
+        || !have.is_marked
+        || held.is_some_and(|held| (held.mac, held.mtu) != (link.vxlan.mac, link.vxlan.mtu))
+    {
         steps.push(Step::SetLink(have.index, link.clone()));
     }
     if !have.addresses.contains(&link.address) {

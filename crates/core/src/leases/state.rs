@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use super::network::overhead;
+use super::traffic::Traffic;
 use super::{Admitted, Backend, Lease, Mac, Mode, Network, Node, Place, Want, admit, compile};
 use crate::room::{self, Change};
 use crate::{Cidr, Family};
@@ -16,13 +18,21 @@ pub struct Seen {
     pub own: Option<Own>,
 }
 
-/// What this node is told by others.
+/// What this node is told by others, and what it has said of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Own {
     /// Its parts of the network, or what is wrong with one.
     pub subnets: Vec<Result<Cidr, String>>,
     /// At which addresses it is to be reached, whatever it has itself, or what is wrong with one.
     pub overwritten: Vec<Result<IpAddr, String>>,
+    /// What its ends of VXLANs were called when it last said so.
+    pub macs: BTreeMap<Family, Mac>,
+    /// What it says of itself, by name.
+    pub announced: BTreeMap<String, String>,
+    /// Whether it is said to have a network.
+    pub is_available: bool,
+    /// The version of all that.
+    pub version: String,
 }
 
 /// The link by which this node is reached, of one family.
@@ -40,6 +50,17 @@ pub struct Interface {
     pub neighbours: Vec<Cidr>,
 }
 
+/// What the kernel holds of a family, as it was last seen.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// How many leases it has the way to.
+    pub routes: usize,
+    /// Leases whose place is taken by somebody else's route.
+    pub contested: Vec<Cidr>,
+    /// What could not be changed, and why.
+    pub failed: Vec<String>,
+}
+
 /// What was seen.
 #[derive(Debug, Clone)]
 pub enum Event {
@@ -47,6 +68,8 @@ pub enum Event {
     Nodes(Change<String, Seen>),
     /// The link by which this node is reached is another one, or why there is none.
     Interface(Family, Result<Interface, String>),
+    /// What the kernel holds of a family, or why that cannot be seen.
+    Held(Family, Result<Holding, String>),
 }
 
 /// What is handled as one.
@@ -54,60 +77,102 @@ pub enum Event {
 pub enum Scope {
     /// What the kernel holds of a family.
     Kernel(Family),
+    /// What the kernel does with packets of pods.
+    Traffic,
     /// What this node says of itself: to the others, and to its CNI plugin.
     Announcement,
+}
+
+/// What is known from the start.
+#[derive(Debug, Clone, Default)]
+pub struct Given {
+    /// The name of this node.
+    pub name: String,
+    /// The networks, one for each family.
+    pub networks: Vec<Network>,
+    /// What its ends of VXLANs are called, unless it has said otherwise before.
+    pub macs: BTreeMap<Family, Mac>,
+    /// The largest packet on the link between nodes, where the link's own is not to be taken.
+    pub mtu: Option<u32>,
+    /// At which addresses it is reached, where the link's own are not to be taken.
+    pub public: Vec<IpAddr>,
+    /// Whether addresses of pods are hidden from the outside.
+    pub masquerade: bool,
+    /// Whether packets from and to pods are let through.
+    pub forward: bool,
+}
+
+/// What this node says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announcement {
+    /// Its leases, one for each network.
+    pub leases: Vec<(Network, Lease)>,
+    /// The addresses of the link that it uses, by which it can be seen whether others were asked for.
+    pub own: Vec<IpAddr>,
+    /// The largest packet of its pods.
+    pub mtu: u32,
 }
 
 /// All that is known.
 #[derive(Debug, Clone)]
 pub struct State {
-    name: String,
-    networks: Vec<Network>,
-    /// Of the ends of VXLANs.
-    mac: Mac,
+    given: Given,
+    /// Whether this node was seen: what its ends are called is decided by then.
+    met: bool,
     nodes: BTreeMap<String, Seen>,
     interfaces: BTreeMap<Family, Result<Interface, String>>,
+    held: BTreeMap<Family, Result<Holding, String>>,
+    /// How often what the kernel should hold may have changed.
+    revision: u64,
 }
 
 impl State {
-    /// Of the node of a name, in these networks.
-    pub fn new(name: &str, networks: Vec<Network>, mac: Mac) -> Self {
-        Self { name: name.into(), networks, mac, nodes: BTreeMap::new(), interfaces: BTreeMap::new() }
+    /// Of one node, without knowledge of others.
+    pub fn new(given: Given) -> Self {
+        let (nodes, interfaces, held) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { given, met: false, nodes, interfaces, held, revision: 0 }
     }
 
     /// The networks, one for each family.
     pub fn networks(&self) -> &[Network] {
-        &self.networks
+        &self.given.networks
+    }
+
+    /// What is known of this node itself.
+    pub fn own(&self) -> Option<&Own> {
+        self.nodes.get(&self.given.name)?.own.as_ref()
+    }
+
+    /// How often what the kernel should hold may have changed. While this stays, whatever is to be done is a repair.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// What the kernel holds of a family, or why that cannot be seen; nothing before anybody looked.
+    pub fn held(&self, family: Family) -> Option<&Result<Holding, String>> {
+        self.held.get(&family)
     }
 
     /// What this node is in the network of a family; or what is still waited for, in a sentence.
     pub fn place(&self, family: Family) -> Result<(&Network, Place), String> {
-        let network = self.networks.iter().find(|network| network.range.family() == family);
+        let name = &self.given.name;
+        let network = self.networks().iter().find(|network| network.range.family() == family);
         let network = network.ok_or_else(|| format!("{family} is not enabled"))?;
-        let seen = self.nodes.get(&self.name).and_then(|seen| seen.own.as_ref());
-        let own = seen.ok_or_else(|| format!("there is no Node {}", self.name))?;
-        let subnet = own.subnets.iter().find_map(|subnet| match subnet {
-            Ok(subnet) if subnet.family() == family => Some(Ok(*subnet)),
-            Ok(_) => None,
-            Err(why) => Some(Err(why.clone())),
-        });
-        let waiting = || format!("Node {} has no {family} podCIDR yet", self.name);
-        let subnet = subnet.unwrap_or_else(|| Err(waiting()))?;
+        let own = self.own().ok_or_else(|| format!("there is no Node {name}"))?;
+        let subnet = of_family(&own.subnets, family, |subnet| subnet.family())
+            .unwrap_or_else(|| Err(format!("Node {name} has no {family} podCIDR yet")))?;
         if !network.range.covers(subnet) {
             return Err(format!(
-                "the subnet {subnet} of Node {} is not in the network {}",
-                self.name, network.range
+                "the subnet {subnet} of Node {name} is not in the network {}",
+                network.range
             ));
         }
         let interface = self.interfaces.get(&family);
         let interface = interface.ok_or_else(|| format!("no {family} interface was found yet"))?.as_ref();
         let interface = interface.map_err(Clone::clone)?;
-        let overwritten = own.overwritten.iter().find_map(|address| match address {
-            Ok(address) if Family::of(*address) == family => Some(Ok(*address)),
-            Ok(_) => None,
-            Err(why) => Some(Err(why.clone())),
-        });
-        let public = overwritten.transpose()?.unwrap_or(interface.address);
+        let overwritten = of_family(&own.overwritten, family, |address| Family::of(*address)).transpose()?;
+        let given = self.given.public.iter().copied().find(|address| Family::of(*address) == family);
+        let public = overwritten.or(given).unwrap_or(interface.address);
         if network.mode == Mode::HostGw && public != interface.address {
             return Err(format!(
                 "host-gw needs the interface's own address: {} has {}, and {public} is asked for",
@@ -115,12 +180,14 @@ impl State {
             ));
         }
         let Interface { index: link, mtu, neighbours, .. } = interface.clone();
-        Ok((network, Place { subnet, public, link, mtu, neighbours, mac: self.mac }))
+        let mac = self.given.macs.get(&family).copied().unwrap_or_default();
+        let mtu = self.given.mtu.unwrap_or(mtu);
+        Ok((network, Place { subnet, public, link, mtu, neighbours, mac }))
     }
 
     /// Which nodes are reached over a family, and why others are not.
     pub fn admitted(&self, network: &Network, place: &Place) -> Admitted<'_> {
-        let others = self.nodes.iter().filter(|(name, _)| **name != self.name);
+        let others = self.nodes.iter().filter(|(name, _)| **name != self.given.name);
         admit(network, place, others.filter_map(|(name, seen)| Some((name.as_str(), seen.node.as_ref()?))))
     }
 
@@ -131,28 +198,46 @@ impl State {
         Ok((compile(network, &place, &admitted), admitted))
     }
 
-    /// What this node says of itself; or what is waited for.
-    pub fn leases(&self) -> Result<Vec<Lease>, String> {
-        let lease = |network: &Network| {
+    /// What the kernel should do with packets of pods; or what is waited for.
+    pub fn traffic(&self) -> Result<Traffic, String> {
+        let range = |network: &Network| {
             let (network, place) = self.place(network.range.family())?;
-            let backend = match network.mode {
-                Mode::HostGw => Backend::HostGw,
-                Mode::Vxlan { vni, .. } => Backend::Vxlan { vni, mac: place.mac },
-            };
-            Ok(Lease { subnet: place.subnet, public: place.public, backend })
+            Ok((network.range, place.subnet))
         };
-        self.networks.iter().map(lease).collect()
+        let ranges = self.networks().iter().map(range).collect::<Result<_, String>>()?;
+        Ok(Traffic { ranges, masquerade: self.given.masquerade, forward: self.given.forward })
+    }
+
+    /// What this node says of itself; or what is waited for. Nothing is said before the kernel holds what others rely on.
+    pub fn announcement(&self) -> Result<Announcement, String> {
+        let mut announcement = Announcement { leases: Vec::new(), own: Vec::new(), mtu: u32::MAX };
+        for network in self.networks() {
+            let family = network.range.family();
+            let (network, place) = self.place(family)?;
+            let waits = || format!("what the kernel holds of {family} was not seen yet");
+            self.held(family).ok_or_else(waits)?.as_ref().map_err(Clone::clone)?;
+            let (backend, header) = match network.mode {
+                Mode::HostGw => (Backend::HostGw, 0),
+                Mode::Vxlan { vni, .. } => (Backend::Vxlan { vni, mac: place.mac }, overhead(family)),
+            };
+            let lease = Lease { subnet: place.subnet, public: place.public, backend };
+            announcement.leases.push((*network, lease));
+            announcement.own.extend(self.interfaces[&family].iter().map(|interface| interface.address));
+            announcement.mtu = announcement.mtu.min(place.mtu.saturating_sub(header));
+        }
+        Ok(announcement)
     }
 
     fn families(&self) -> impl Iterator<Item = Family> {
-        self.networks.iter().map(|network| network.range.family())
+        self.networks().iter().map(|network| network.range.family())
     }
 
     fn take_nodes(&mut self, change: Change<String, Seen>) -> BTreeSet<Scope> {
         let mut touched = BTreeSet::new();
         for (name, before, after) in change.carry_out(&mut self.nodes) {
-            if name == self.name {
-                touched.extend(room::State::everything(self));
+            if name == self.given.name {
+                touched
+                    .extend(self.take_own(before.and_then(|seen| seen.own), after.and_then(|seen| seen.own)));
                 continue;
             }
             let lease = |seen: &Option<Seen>, family| seen.as_ref()?.node.as_ref()?.lease(family).cloned();
@@ -166,6 +251,35 @@ impl State {
         }
         touched
     }
+
+    /// Takes in what this node is told. What its ends of VXLANs are called is what it said when it was first seen: others
+    /// know them by that, and what somebody writes there later is put right.
+    fn take_own(&mut self, before: Option<Own>, after: Option<Own>) -> BTreeSet<Scope> {
+        if let Some(own) = &after
+            && !self.met
+        {
+            self.met = true;
+            self.given.macs.extend(&own.macs);
+        }
+        let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+        if (&before.subnets, &before.overwritten) != (&after.subnets, &after.overwritten) {
+            return room::State::everything(self);
+        }
+        let differs = (before.announced, before.is_available) != (after.announced, after.is_available);
+        differs.then_some(Scope::Announcement).into_iter().collect()
+    }
+}
+
+/// The one of a family, or what is wrong with any.
+fn of_family<T: Copy>(
+    all: &[Result<T, String>],
+    family: Family,
+    family_of: impl Fn(&T) -> Family,
+) -> Option<Result<T, String>> {
+    all.iter().find_map(|one| match one {
+        Ok(one) => (family_of(one) == family).then_some(Ok(*one)),
+        Err(why) => Some(Err(why.clone())),
+    })
 }
 
 impl room::State for State {
@@ -173,19 +287,29 @@ impl room::State for State {
     type Scope = Scope;
 
     fn apply(&mut self, event: Event) -> BTreeSet<Scope> {
-        match event {
+        let touched = match event {
             Event::Nodes(change) => self.take_nodes(change),
             Event::Interface(family, interface) => {
                 if self.interfaces.get(&family) == Some(&interface) {
                     return BTreeSet::new();
                 }
                 self.interfaces.insert(family, interface);
-                [Scope::Kernel(family), Scope::Announcement].into()
+                [Scope::Kernel(family), Scope::Traffic, Scope::Announcement].into()
             }
+            Event::Held(family, held) => {
+                let was_seen = self.held.get(&family).map(Result::is_ok);
+                let differs = was_seen != Some(held.is_ok());
+                self.held.insert(family, held);
+                return differs.then_some(Scope::Announcement).into_iter().collect();
+            }
+        };
+        if touched.iter().any(|scope| matches!(scope, Scope::Kernel(_))) {
+            self.revision += 1;
         }
+        touched
     }
 
     fn everything(&self) -> BTreeSet<Scope> {
-        self.families().map(Scope::Kernel).chain([Scope::Announcement]).collect()
+        self.families().map(Scope::Kernel).chain([Scope::Traffic, Scope::Announcement]).collect()
     }
 }

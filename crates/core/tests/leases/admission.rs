@@ -66,6 +66,16 @@ fn of_two_that_overlap_the_older_one_is_reached_and_both_are_named() {
 }
 
 #[test]
+fn an_end_of_a_vxlan_that_goes_by_anothers_address_is_refused() {
+    let end = |number, mac| Lease { backend: Backend::Vxlan { vni: 1, mac }, ..of(VXLAN, number) };
+    let nodes = [("two", node(end(2, mac(7)), 5)), ("three", node(end(3, mac(7)), 9))];
+    let why = "its VtepMAC 02:00:00:00:00:07 is that of node two, which is older";
+    assert_eq!(refused(VXLAN, &nodes), [("three".to_owned(), why.to_owned())]);
+    let why = "its VtepMAC 02:00:00:00:00:01 is this node's own";
+    assert_eq!(refused(VXLAN, &[("two", node(end(2, mac(1)), 0))]), [("two".to_owned(), why.to_owned())]);
+}
+
+#[test]
 fn a_node_of_the_other_family_alone_is_nobodys_business() {
     let other = node(lease(Family::V6, Mode::HostGw, 2), 0);
     assert!(refused(Mode::HostGw, &[("two", other)]).is_empty());

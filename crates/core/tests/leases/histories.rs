@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use causeway_core::leases::kernel::{Held, HeldLink};
 use causeway_core::leases::{
-    Backend, Have, Lease, Mode, Node, Owner, Route, Vxlan, Want, admit, compile, plan,
+    Backend, Have, Lease, Mode, Node, Owner, Route, Vxlan, Want, admit, clean, compile, plan,
 };
 use causeway_core::{Cidr, Family};
 use proptest::prelude::*;
@@ -15,6 +15,8 @@ use crate::world::{DIRECT, LINK, VXLAN, lease, mac, network, node, place, public
 
 /// Of the kernel's link, before anything was done.
 const OLD: u32 = 7;
+/// Of a link of ours that has another name by now.
+const STALE: u32 = 8;
 
 fn family() -> impl Strategy<Value = Family> {
     select(Family::ALL.to_vec())
@@ -38,7 +40,7 @@ fn nodes(family: Family, mode: Mode) -> impl Strategy<Value = BTreeMap<String, N
 }
 
 fn a_route(family: Family) -> impl Strategy<Value = Option<Route>> {
-    let link = select(vec![LINK, LINK, OLD, 3]);
+    let link = select(vec![LINK, LINK, OLD, STALE, 3]);
     prop::option::weighted(
         0.9,
         (1..12u8, link, any::<bool>(), any::<bool>()).prop_map(move |(number, link, onlink, end)| {
@@ -70,12 +72,14 @@ fn a_link(family: Family) -> impl Strategy<Value = HeldLink> {
         learning,
     });
     let ends = prop::collection::btree_map(1..12u8, 1..12u8, 0..4);
-    (prop::option::weighted(0.9, vxlan), any::<bool>(), 1..3u8, ends.clone(), ends).prop_map(
-        move |(vxlan, up, own, neighbours, fdb)| HeldLink {
+    let flags = (any::<bool>(), any::<bool>());
+    (prop::option::weighted(0.9, vxlan), flags, 1..3u8, ends.clone(), ends).prop_map(
+        move |(vxlan, (up, is_marked), own, neighbours, fdb)| HeldLink {
             index: OLD,
             vxlan,
             addresses: vec![Cidr::alone(subnet(family, own).address())],
             up,
+            is_marked,
             neighbours: neighbours
                 .iter()
                 .map(|(at, last)| (subnet(family, *at).address(), mac(*last)))
@@ -87,8 +91,12 @@ fn a_link(family: Family) -> impl Strategy<Value = HeldLink> {
 
 fn scenes() -> impl Strategy<Value = (Family, Mode, BTreeMap<String, Node>, Have)> {
     (family(), mode()).prop_flat_map(|(family, mode)| {
-        let have = (prop::option::of(a_link(family)), routes(family))
-            .prop_map(|(link, routes)| Have { link, routes });
+        // Only a way through links has one of a name; of those before there may be one in any case.
+        let link =
+            prop::option::of(a_link(family)).prop_map(move |link| link.filter(|_| mode != Mode::HostGw));
+        let stale = prop::collection::vec(Just(STALE), 0..2);
+        let have =
+            (link, stale, routes(family)).prop_map(|(link, stale, routes)| Have { link, stale, routes });
         (Just(family), Just(mode), nodes(family, mode), have)
     })
 }
@@ -113,8 +121,8 @@ fn wanted(family: Family, mode: Mode, nodes: &BTreeMap<String, Node>) -> Want {
 /// What is nobody's business here: all but our routes, and flannel's that were taken over.
 fn others(want: &Want, have: &Have) -> Vec<(Cidr, Held)> {
     let all = have.routes.iter().flat_map(|(range, held)| held.iter().map(|held| (*range, held.clone())));
-    // What leads over our link goes with it.
-    let all = all.filter(|(_, held)| held.route.is_none_or(|route| route.link != OLD));
+    // What leads over our links goes with them.
+    let all = all.filter(|(_, held)| held.route.is_none_or(|route| ![OLD, STALE].contains(&route.link)));
     let is_others = |(range, held): &(Cidr, Held)| match held.owner {
         Owner::Ours => false,
         Owner::Flannels => {
@@ -135,7 +143,9 @@ proptest! {
         prop_assert_eq!(others(&want, &after), others(&want, &have));
         let again = plan(&want, &after);
         prop_assert_eq!(&again.steps, &Vec::new());
-        prop_assert_eq!(&again.contested, &planned.contested);
+        // Who was in the way over a link that has gone is not any more.
+        prop_assert!(again.contested.iter().all(|range| planned.contested.contains(range)));
+        prop_assert!(after.stale.is_empty());
         for range in want.routes.keys().filter(|range| !planned.contested.contains(range)) {
             prop_assert_eq!(after.routes[range].len(), 1, "one way to {}", range);
         }
@@ -143,6 +153,20 @@ proptest! {
         for (range, held) in stale {
             prop_assert!(held.iter().all(|held| held.owner != Owner::Ours), "{}", range);
         }
+    }
+
+    #[test]
+    fn cleaning_takes_all_of_ours_and_nothing_else((_, _, _, have) in scenes()) {
+        let mut after = have.clone();
+        clean(&have).steps.iter().for_each(|step| take(&mut after, step));
+        prop_assert!(clean(&after).steps.is_empty());
+        let foreign = |have: &Have| -> Vec<(Cidr, Held)> {
+            let all = have.routes.iter().flat_map(|(range, held)| held.iter().map(|held| (*range, held.clone())));
+            let stays = |held: &Held| held.route.is_none_or(|route| ![OLD, STALE].contains(&route.link));
+            all.filter(|(_, held)| held.owner != Owner::Ours && stays(held)).collect()
+        };
+        prop_assert_eq!(foreign(&after), foreign(&have));
+        prop_assert_eq!(after.link.is_some(), have.link.is_some_and(|link| !link.is_marked));
     }
 
     #[test]

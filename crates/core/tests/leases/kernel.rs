@@ -11,8 +11,9 @@ pub(crate) const NEW: u32 = 99;
 /// Takes a step as a kernel does: whatever refers to a new link gets its index.
 pub(crate) fn take(have: &mut Have, step: &Step) {
     match step.clone() {
-        Step::DropLink(index) => {
-            have.link = None;
+        Step::DropLink(index) | Step::DropStaleLink(index) => {
+            have.stale.retain(|stale| *stale != index);
+            have.link = have.link.take().filter(|link| link.index != index);
             for held in have.routes.values_mut() {
                 held.retain(|held| held.route.is_none_or(|route| route.link != index));
             }
@@ -24,13 +25,14 @@ pub(crate) fn take(have: &mut Have, step: &Step) {
                 vxlan: Some(link.vxlan),
                 addresses: Vec::new(),
                 up: true,
+                is_marked: true,
                 neighbours: BTreeMap::new(),
                 fdb: BTreeMap::new(),
             });
         }
         Step::SetLink(_, wanted) => {
             let link = link(have);
-            link.up = true;
+            (link.up, link.is_marked) = (true, true);
             if let Some(vxlan) = &mut link.vxlan {
                 (vxlan.mac, vxlan.mtu) = (wanted.vxlan.mac, wanted.vxlan.mtu);
             }

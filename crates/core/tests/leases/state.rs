@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use causeway_core::Family;
 use causeway_core::leases::state::{Event, Scope, State};
-use causeway_core::leases::{Interface, Lease, Mode, Node, Own, Seen};
+use causeway_core::leases::{Given, Holding, Interface, Lease, Mode, Node, Own, Seen};
 use causeway_core::room::{Change, State as _};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -25,7 +25,7 @@ fn interface() -> Interface {
 fn own(cidrs: &[&str]) -> Seen {
     let subnets =
         cidrs.iter().map(|text| text.parse().map_err(|why| format!("spec.podCIDR: {why}"))).collect();
-    Seen { node: None, own: Some(Own { subnets, overwritten: Vec::new() }) }
+    Seen { node: None, own: Some(Own { subnets, ..Own::default() }) }
 }
 
 fn put(name: &str, seen: Seen) -> Event {
@@ -37,7 +37,17 @@ fn other(node: Node) -> Seen {
 }
 
 fn state(mode: Mode) -> State {
-    State::new("one", vec![network(Family::V4, mode)], mac(1))
+    let macs = [(Family::V4, mac(1))].into();
+    State::new(Given {
+        name: "one".into(),
+        networks: vec![network(Family::V4, mode)],
+        macs,
+        ..Given::default()
+    })
+}
+
+fn leases(state: &State) -> Result<Vec<Lease>, String> {
+    Ok(state.announcement()?.leases.into_iter().map(|(_, lease)| lease).collect())
 }
 
 #[test]
@@ -57,7 +67,9 @@ fn what_is_waited_for_is_said_and_nothing_is_wanted_until_then() {
     assert_eq!(why(&state), "there is no default route");
     state.apply(Event::Interface(Family::V4, Ok(interface())));
     assert!(state.want(Family::V4).is_ok());
-    assert_eq!(state.leases(), Ok(vec![lease(Family::V4, Mode::HostGw, 1)]));
+    assert_eq!(state.announcement(), Err("what the kernel holds of IPv4 was not seen yet".into()));
+    state.apply(Event::Held(Family::V4, Ok(Holding::default())));
+    assert_eq!(leases(&state), Ok(vec![lease(Family::V4, Mode::HostGw, 1)]));
     let elsewhere =
         Own { overwritten: vec![Ok(address("203.0.113.7"))], ..own(&["10.244.1.0/24"]).own.expect("own") };
     state.apply(put("one", Seen { node: None, own: Some(elsewhere.clone()) }));
@@ -69,7 +81,9 @@ fn what_is_waited_for_is_said_and_nothing_is_wanted_until_then() {
     let mut vxlan = self::state(VXLAN);
     vxlan.apply(Event::Interface(Family::V4, Ok(interface())));
     vxlan.apply(put("one", Seen { node: None, own: Some(elsewhere) }));
-    assert_eq!(vxlan.leases().expect("leases")[0].public, address("203.0.113.7"));
+    vxlan.apply(Event::Held(Family::V4, Ok(Holding::default())));
+    assert_eq!(leases(&vxlan).expect("leases")[0].public, address("203.0.113.7"));
+    assert_eq!(vxlan.announcement().expect("leases").mtu, 1450);
 }
 
 #[test]
@@ -90,12 +104,30 @@ fn a_node_concerns_the_kernel_by_its_lease_and_its_age_alone() {
     assert_eq!(state.apply(Event::Nodes(Change::Gone("two".into()))), kernel);
 }
 
+#[test]
+fn what_a_node_is_told_of_itself_concerns_what_depends_on_it() {
+    let mut state = state(VXLAN);
+    let seen = |announced: &str, last: u8, version: &str| {
+        let own = own(&["10.244.1.0/24"]).own.expect("own");
+        let announced = [("public-ip".to_owned(), announced.to_owned())].into();
+        let macs = [(Family::V4, mac(last))].into();
+        Seen { node: None, own: Some(Own { announced, macs, version: version.into(), ..own }) }
+    };
+    state.apply(Event::Interface(Family::V4, Ok(interface())));
+    state.apply(put("one", seen("a", 9, "1")));
+    assert!(state.apply(put("one", seen("a", 9, "2"))).is_empty(), "kubelets write all the time");
+    assert_eq!(state.own().expect("own").version, "2");
+    assert_eq!(state.apply(put("one", seen("b", 8, "3"))), [Scope::Announcement].into());
+    let (_, place) = state.place(Family::V4).expect("a place");
+    assert_eq!(place.mac, mac(9), "others know it by what it said first");
+}
+
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let names = select(vec!["one", "two", "three", "four"]);
     let seen = (1..6u8, 0..3i64, any::<bool>(), any::<bool>()).prop_map(|(number, since, host, has)| {
         let mode = if host { Mode::HostGw } else { VXLAN };
         let lease = Lease { subnet: subnet(Family::V4, number), ..lease(Family::V4, mode, number) };
-        let own = Own { subnets: vec![Ok(range("10.244.1.0/24"))], overwritten: Vec::new() };
+        let own = Own { subnets: vec![Ok(range("10.244.1.0/24"))], ..Own::default() };
         Seen { node: has.then(|| node(lease, since)), own: (number % 2 == 0).then_some(own) }
     });
     let put = (names.clone(), seen).prop_map(|(name, seen)| put(name, seen));
@@ -104,7 +136,10 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         let interface = Interface { mtu, ..interface() };
         Event::Interface(Family::V4, if there { Ok(interface) } else { Err("it is gone".into()) })
     });
-    prop::collection::vec(prop_oneof![6 => put, 2 => gone, 2 => interface], 1..30)
+    let held = any::<bool>().prop_map(|seen| {
+        Event::Held(Family::V4, if seen { Ok(Holding::default()) } else { Err("no answer".into()) })
+    });
+    prop::collection::vec(prop_oneof![6 => put, 2 => gone, 2 => interface, 2 => held], 1..30)
 }
 
 proptest! {
@@ -112,13 +147,18 @@ proptest! {
     fn whatever_changes_what_the_kernel_should_hold_concerns_it(events in events()) {
         let mut state = state(Mode::HostGw);
         for event in events {
-            let (before, said) = (state.want(Family::V4).map(|(want, _)| want), state.leases());
+            let (before, said) = (state.want(Family::V4).map(|(want, _)| want), state.announcement());
+            let (traffic, revision) = (state.traffic(), state.revision());
             let touched = state.apply(event);
             if state.want(Family::V4).map(|(want, _)| want) != before {
                 prop_assert!(touched.contains(&Scope::Kernel(Family::V4)));
+                prop_assert!(state.revision() > revision);
             }
-            if state.leases() != said {
+            if state.announcement() != said {
                 prop_assert!(touched.contains(&Scope::Announcement));
+            }
+            if state.traffic() != traffic {
+                prop_assert!(touched.contains(&Scope::Traffic));
             }
         }
     }

@@ -17,7 +17,7 @@ use netlink_packet_route::route::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::{BOOT, PROTOCOL, address_family, priority};
+use super::{BOOT, PROTOCOL, address_family, mark, priority};
 use crate::netlink::{Netlink, Request, is_absent};
 
 /// A step that failed.
@@ -41,12 +41,14 @@ pub(super) fn apply(
     let mut failures = Vec::new();
     let mut index = have.link.as_ref().map_or(0, |link| link.index);
     for step in first {
-        match change_link(kernel, step) {
+        match change_link(kernel, family, step) {
             Ok(Some(new)) => index = new,
             Ok(None) => {}
             Err(error) => failures.push(Failure { step: step.clone(), error }),
         }
     }
+    let (last, rest): (Vec<&Step>, Vec<&Step>) =
+        rest.into_iter().partition(|step| matches!(step, Step::DropStaleLink(_)));
     let requests: Vec<Request> = rest.iter().map(|step| request(family, index, step)).collect();
     for (at, error) in kernel.batch(&requests)? {
         let step = rest[at].clone();
@@ -59,19 +61,24 @@ pub(super) fn apply(
             failures.push(Failure { step, error });
         }
     }
+    for step in last {
+        if let Err(error) = change_link(kernel, family, step) {
+            failures.push(Failure { step: step.clone(), error });
+        }
+    }
     Ok(failures)
 }
 
 /// Changes the link itself; the index of a new one.
-fn change_link(kernel: &mut Netlink, step: &Step) -> io::Result<Option<u32>> {
+fn change_link(kernel: &mut Netlink, family: Family, step: &Step) -> io::Result<Option<u32>> {
     let (message, flags) = match step {
-        Step::DropLink(index) => {
+        Step::DropLink(index) | Step::DropStaleLink(index) => {
             let mut message = LinkMessage::default();
             message.header.index = *index;
             (RouteNetlinkMessage::DelLink(message), 0)
         }
         Step::AddLink(name, link) => {
-            let mut message = new_link(link);
+            let mut message = new_link(family, link);
             message.attributes.push(LinkAttribute::IfName(name.clone()));
             message.attributes.push(LinkAttribute::LinkInfo(vec![
                 LinkInfo::Kind(InfoKind::Vxlan),
@@ -80,30 +87,34 @@ fn change_link(kernel: &mut Netlink, step: &Step) -> io::Result<Option<u32>> {
             (RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL)
         }
         Step::SetLink(index, link) => {
-            let mut message = new_link(link);
+            let mut message = new_link(family, link);
             message.header.index = *index;
             (RouteNetlinkMessage::SetLink(message), 0)
         }
         _ => return Ok(None),
     };
     if let Some((_, error)) = kernel.batch(&[Request { message, flags }])?.into_iter().next() {
-        return if matches!(step, Step::DropLink(_)) && is_absent(&error) { Ok(None) } else { Err(error) };
+        let is_drop = matches!(step, Step::DropLink(_) | Step::DropStaleLink(_));
+        return if is_drop && is_absent(&error) { Ok(None) } else { Err(error) };
     }
-    let Step::AddLink(name, _) = step else { return Ok(None) };
+    let Step::AddLink(name, link) = step else { return Ok(None) };
     let mut message = LinkMessage::default();
     message.attributes.push(LinkAttribute::IfName(name.clone()));
-    match kernel.get(RouteNetlinkMessage::GetLink(message))? {
-        Some(RouteNetlinkMessage::NewLink(link)) => Ok(Some(link.header.index)),
-        _ => Err(io::ErrorKind::NotFound.into()),
-    }
+    let Some(RouteNetlinkMessage::NewLink(found)) = kernel.get(RouteNetlinkMessage::GetLink(message))? else {
+        return Err(io::ErrorKind::NotFound.into());
+    };
+    // A link that is made takes no alias yet.
+    change_link(kernel, family, &Step::SetLink(found.header.index, link.clone()))?;
+    Ok(Some(found.header.index))
 }
 
-fn new_link(link: &Link) -> LinkMessage {
+fn new_link(family: Family, link: &Link) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.flags = LinkFlags::Up;
     message.header.change_mask = LinkFlags::Up;
     message.attributes.push(LinkAttribute::Address(link.vxlan.mac.0.to_vec()));
     message.attributes.push(LinkAttribute::Mtu(link.vxlan.mtu));
+    message.attributes.push(LinkAttribute::IfAlias(mark(family)));
     message
 }
 
@@ -155,7 +166,9 @@ fn request(family: Family, link: u32, step: &Step) -> Request {
             let protocol = if held.owner == causeway_core::leases::Owner::Ours { PROTOCOL } else { BOOT };
             (RouteNetlinkMessage::DelRoute(a_route(family, *range, held.route, protocol)), 0)
         }
-        Step::DropLink(_) | Step::AddLink(..) | Step::SetLink(..) => unreachable!("links come first"),
+        Step::DropLink(_) | Step::AddLink(..) | Step::SetLink(..) | Step::DropStaleLink(_) => {
+            unreachable!("links come first or last")
+        }
     };
     Request { message, flags }
 }

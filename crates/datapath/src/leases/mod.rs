@@ -16,10 +16,12 @@ use netlink_packet_route::AddressFamily;
 use crate::netlink::Netlink;
 
 pub use apply::Failure;
-pub use monitor::{Heard, Monitor};
+pub use monitor::{Heard, Interest, Monitor};
 
 /// What marks our routes.
 pub const PROTOCOL: u8 = 158;
+/// What marks our links, in their alias.
+const MARK: &str = "causeway";
 /// What marks flannel's: that of whatever does not say.
 const BOOT: u8 = 3;
 
@@ -35,6 +37,11 @@ impl Kernel {
     /// What it holds of a family, and the link of this name if it has one.
     pub fn observe(&mut self, family: Family, link: Option<&str>) -> io::Result<Have> {
         observe::observe(&mut self.0, family, link)
+    }
+
+    /// The links with our mark, by name.
+    pub fn marked(&mut self, family: Family) -> io::Result<Vec<String>> {
+        observe::marked(&mut self.0, family).map(|links| links.into_iter().map(|(_, name)| name).collect())
     }
 
     /// All links of the node.
@@ -63,6 +70,11 @@ fn address_family(family: Family) -> AddressFamily {
         Family::V4 => AddressFamily::Inet,
         Family::V6 => AddressFamily::Inet6,
     }
+}
+
+/// The alias of our links of a family.
+fn mark(family: Family) -> String {
+    format!("{MARK} {family}")
 }
 
 /// Of two routes that lead to the same the one with the lower number is taken; this is what a route has that does not say.

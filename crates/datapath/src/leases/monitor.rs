@@ -2,27 +2,41 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use causeway_core::Family;
+use causeway_core::{Cidr, Family};
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::route::{RouteAttribute, RouteMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use super::PROTOCOL;
+use super::observe::ip;
 
 /// `RTNLGRP_LINK`, `_NEIGH`, `_IPV4_IFADDR`, `_IPV4_ROUTE`, `_IPV6_IFADDR`, `_IPV6_ROUTE`.
 const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
 
+/// How much may wait to be read.
+const WAITING: usize = 4 * 1024 * 1024;
+
 /// What changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Heard {
-    /// Links or addresses.
+    /// Links, addresses, or where packets go that no other route is for.
     Links,
     /// Routes of a family, or far ends of links.
     Routes(Family),
     /// More than was kept: anything may have changed.
     TooMuch,
+}
+
+/// What may be news.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// Our links, by their indexes: of far ends only theirs count.
+    pub links: BTreeSet<u32>,
+    /// Of routes only those into these ranges count, and default routes.
+    pub ranges: Vec<Cidr>,
 }
 
 /// Listens. It never blocks: whoever has it waits until there is something to read.
@@ -40,16 +54,18 @@ impl Monitor {
             socket.add_membership(group)?;
         }
         socket.set_non_blocking(true)?;
+        // What is lost is looked for all the same.
+        let _ = socket.set_rx_buf_sz(WAITING);
         Ok(Self { socket, buffer: Vec::with_capacity(64 * 1024) })
     }
 
-    /// All that was said so far; nothing where there was nothing. Routes that we put ourselves are no news.
-    pub fn read(&mut self) -> io::Result<BTreeSet<Heard>> {
+    /// All news so far; nothing where there was none. Routes that we put ourselves are none.
+    pub fn read(&mut self, interest: &Interest) -> io::Result<BTreeSet<Heard>> {
         let mut heard = BTreeSet::new();
         loop {
             self.buffer.clear();
             match self.socket.recv(&mut self.buffer, 0) {
-                Ok(_) => heard.extend(messages(&self.buffer)),
+                Ok(_) => heard.extend(messages(&self.buffer, interest)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(heard),
                 // ENOBUFS.
                 Err(error) if error.raw_os_error() == Some(105) => drop(heard.insert(Heard::TooMuch)),
@@ -59,13 +75,13 @@ impl Monitor {
     }
 }
 
-impl AsRawFd for Monitor {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+impl AsFd for Monitor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 
-fn messages(mut bytes: &[u8]) -> Vec<Heard> {
+fn messages(mut bytes: &[u8], interest: &Interest) -> Vec<Heard> {
     let mut heard = Vec::new();
     while !bytes.is_empty() {
         let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes) else {
@@ -76,13 +92,13 @@ fn messages(mut bytes: &[u8]) -> Vec<Heard> {
         let length = (message.header.length as usize).next_multiple_of(4).min(bytes.len());
         bytes = if length == 0 { &[] } else { &bytes[length..] };
         if let NetlinkPayload::InnerMessage(message) = message.payload {
-            heard.extend(meaning(&message));
+            heard.extend(meaning(&message, interest));
         }
     }
     heard
 }
 
-fn meaning(message: &RouteNetlinkMessage) -> Option<Heard> {
+fn meaning(message: &RouteNetlinkMessage, interest: &Interest) -> Option<Heard> {
     let of = |family| match family {
         AddressFamily::Inet => Some(Heard::Routes(Family::V4)),
         AddressFamily::Inet6 => Some(Heard::Routes(Family::V6)),
@@ -95,15 +111,30 @@ fn meaning(message: &RouteNetlinkMessage) -> Option<Heard> {
         | RouteNetlinkMessage::DelLink(_)
         | RouteNetlinkMessage::NewAddress(_)
         | RouteNetlinkMessage::DelAddress(_) => Some(Heard::Links),
+        RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route)
+            if route.header.destination_prefix_length == 0 =>
+        {
+            Some(Heard::Links)
+        }
         RouteNetlinkMessage::NewRoute(route) if u8::from(route.header.protocol) == PROTOCOL => None,
         RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
-            of(route.header.address_family)
+            let heard = of(route.header.address_family);
+            heard.filter(|_| leads_into(route, &interest.ranges))
         }
-        RouteNetlinkMessage::DelNeighbour(end) => of(end.header.family),
-        // The kernel learns about neighbours all the time; what was put there for good may have been replaced by that.
-        RouteNetlinkMessage::NewNeighbour(end) if end.header.family == AddressFamily::Bridge => {
-            Some(Heard::TooMuch)
+        // The kernel learns about neighbours and forgets them all the time, but not about those that we put.
+        RouteNetlinkMessage::NewNeighbour(end) | RouteNetlinkMessage::DelNeighbour(end)
+            if interest.links.contains(&end.header.ifindex) =>
+        {
+            of(end.header.family)
         }
         _ => None,
     }
+}
+
+fn leads_into(route: &RouteMessage, ranges: &[Cidr]) -> bool {
+    let address = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(address) => ip(address),
+        _ => None,
+    });
+    address.is_some_and(|address| ranges.iter().any(|range| range.contains(address)))
 }

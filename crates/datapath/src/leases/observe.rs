@@ -9,7 +9,9 @@ use causeway_core::leases::{Have, Mac, Owner, Route, Vxlan};
 use causeway_core::{Cidr, Family};
 use ipnet::IpNet;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{InfoData, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
@@ -18,15 +20,17 @@ use netlink_packet_route::route::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::{BOOT, PROTOCOL, address_family, priority};
+use super::{BOOT, PROTOCOL, address_family, mark, priority};
 use crate::netlink::Netlink;
 
-pub(super) fn observe(kernel: &mut Netlink, family: Family, link: Option<&str>) -> io::Result<Have> {
-    let link = link.map(|name| find_link(kernel, name)).transpose()?.flatten();
+pub(super) fn observe(kernel: &mut Netlink, family: Family, name: Option<&str>) -> io::Result<Have> {
+    let link = name.map(|name| find_link(kernel, name)).transpose()?.flatten();
     let mut have = Have::default();
     if let Some(link) = link {
         have.link = Some(look_at(kernel, family, &link)?);
     }
+    let marked = marked(kernel, family)?.into_iter();
+    have.stale = marked.filter(|(_, known)| Some(known.as_str()) != name).map(|(index, _)| index).collect();
     let mut message = RouteMessage::default();
     message.header.address_family = address_family(family);
     message.header.table = RouteHeader::RT_TABLE_MAIN;
@@ -51,6 +55,33 @@ fn find_link(kernel: &mut Netlink, name: &str) -> io::Result<Option<LinkMessage>
     })
 }
 
+/// The links with our mark for a family, by index and name.
+pub(super) fn marked(kernel: &mut Netlink, family: Family) -> io::Result<Vec<(u32, String)>> {
+    let mut message = LinkMessage::default();
+    // The kernel lists only those.
+    message.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Vxlan)]));
+    let mut found = Vec::new();
+    kernel.dump(RouteNetlinkMessage::GetLink(message), |message| {
+        if let RouteNetlinkMessage::NewLink(link) = message
+            && is_marked(&link, family)
+        {
+            let name = link.attributes.iter().find_map(|attribute| match attribute {
+                LinkAttribute::IfName(name) => Some(name.clone()),
+                _ => None,
+            });
+            found.push((link.header.index, name.unwrap_or_default()));
+        }
+    })?;
+    Ok(found)
+}
+
+fn is_marked(link: &LinkMessage, family: Family) -> bool {
+    let mark = mark(family);
+    link.attributes
+        .iter()
+        .any(|attribute| matches!(attribute, LinkAttribute::IfAlias(alias) if *alias == mark))
+}
+
 fn look_at(kernel: &mut Netlink, family: Family, link: &LinkMessage) -> io::Result<HeldLink> {
     let index = link.header.index;
     let mut held = HeldLink {
@@ -58,6 +89,7 @@ fn look_at(kernel: &mut Netlink, family: Family, link: &LinkMessage) -> io::Resu
         vxlan: vxlan(link),
         addresses: Vec::new(),
         up: link.header.flags.contains(LinkFlags::Up),
+        is_marked: is_marked(link, family),
         neighbours: BTreeMap::new(),
         fdb: BTreeMap::new(),
     };

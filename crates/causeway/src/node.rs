@@ -1,0 +1,277 @@
+//! `causeway node`: flannel's flags, environment and files become the options of a node's agent.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use causeway_api::leases::{Config, DEFAULT_PREFIX};
+use causeway_controller::client::connect;
+use causeway_controller::clock::Clock;
+use causeway_controller::follow::Spread;
+use causeway_controller::leases::links::{Selection, Wanted};
+use causeway_controller::leases::{Options, once};
+use causeway_controller::{NodeOptions, run_node};
+use causeway_core::Family;
+use causeway_core::leases::{Given, Mac, Mode, link_name};
+use causeway_datapath::leases::Kernel;
+use k8s_openapi::api::core::v1::Pod;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client};
+use regex_lite::Regex;
+use tokio_util::sync::CancellationToken;
+
+use crate::controller::{LogFormat, end_on_signal, seed};
+
+/// Keep this node's routes to the pods of all others as the cluster's nodes say, in flannel's place.
+///
+/// Flags and environment are flannel's (FLANNELD_… with a flag's name in capitals), so that its manifests work with
+/// this command in place of flanneld.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The link by which this node is reached, by its name or address; the first of several that is there.
+    #[arg(long, value_name = "NAME", env = "FLANNELD_IFACE", value_delimiter = ',')]
+    iface: Vec<String>,
+    /// The same by a pattern for names and addresses; asked after --iface.
+    #[arg(long, value_name = "REGEX", env = "FLANNELD_IFACE_REGEX", value_delimiter = ',')]
+    iface_regex: Vec<Regex>,
+    /// The link by which this address is reached; without any of these three, that of the default route.
+    #[arg(long, value_name = "ADDRESS", env = "FLANNELD_IFACE_CAN_REACH")]
+    iface_can_reach: Option<IpAddr>,
+    /// The IPv4 address at which others reach this node, in place of the link's; not with host-gw.
+    #[arg(long, value_name = "ADDRESS", env = "FLANNELD_PUBLIC_IP", value_parser = of_family::<false>)]
+    public_ip: Option<IpAddr>,
+    /// The same of IPv6.
+    #[arg(long, value_name = "ADDRESS", env = "FLANNELD_PUBLIC_IPV6", value_parser = of_family::<true>)]
+    public_ipv6: Option<IpAddr>,
+    /// Hide pods' addresses from whatever is outside the network.
+    #[arg(long, value_name = "BOOL", env = "FLANNELD_IP_MASQ", default_value_t = false,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    ip_masq: bool,
+    /// Let packets from and to pods through, also where the node lets nothing through.
+    #[arg(long, value_name = "BOOL", env = "FLANNELD_IPTABLES_FORWARD_RULES", default_value_t = true,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    iptables_forward_rules: bool,
+    /// What the CNI plugin reads.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "FLANNELD_SUBNET_FILE",
+        default_value = "/run/flannel/subnet.env"
+    )]
+    subnet_file: PathBuf,
+    /// The network's configuration.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "FLANNELD_NET_CONFIG_PATH",
+        default_value = "/etc/kube-flannel/net-conf.json"
+    )]
+    net_config_path: PathBuf,
+    /// Leases are those of the cluster's nodes; nothing else is supported.
+    #[arg(long, value_name = "BOOL", env = "FLANNELD_KUBE_SUBNET_MGR", default_value_t = true,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    kube_subnet_mgr: bool,
+    /// What the names of nodes' annotations begin with.
+    #[arg(long, value_name = "PREFIX", env = "FLANNELD_KUBE_ANNOTATION_PREFIX", default_value = DEFAULT_PREFIX)]
+    kube_annotation_prefix: String,
+    /// The cluster; without it the one this pod runs in.
+    #[arg(long, value_name = "FILE", env = "FLANNELD_KUBECONFIG_FILE")]
+    kubeconfig_file: Option<PathBuf>,
+    /// Where the API server is, in place of what else says so.
+    #[arg(long, value_name = "URL", env = "FLANNELD_KUBE_API_URL")]
+    kube_api_url: Option<http::Uri>,
+    /// Where /healthz, /readyz and /metrics are served.
+    #[arg(long, value_name = "ADDRESS", env = "FLANNELD_HEALTHZ_IP", default_value = "0.0.0.0")]
+    healthz_ip: IpAddr,
+    /// At which port; with 0 nowhere.
+    #[arg(long, value_name = "PORT", env = "FLANNELD_HEALTHZ_PORT", default_value_t = 0)]
+    healthz_port: u16,
+    /// Set the node's condition NetworkUnavailable to False once it has a network.
+    #[arg(long, value_name = "BOOL", env = "FLANNELD_SET_NODE_NETWORK_UNAVAILABLE", default_value_t = true,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    set_node_network_unavailable: bool,
+    /// The name of this node; without it that of POD_NAME's in POD_NAMESPACE.
+    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
+    node_name: Option<String>,
+    /// Say what would be changed on this node, change nothing, and exit: with 0 if that is nothing, else with 2.
+    #[arg(long, conflicts_with = "cleanup")]
+    observe_only: bool,
+    /// Take away all routes, links, rules and files of ours on this node, and exit.
+    #[arg(long)]
+    cleanup: bool,
+    /// How logs look.
+    #[arg(long, value_enum, default_value = "json")]
+    pub(crate) log_format: LogFormat,
+    /// End when the process that started this one does.
+    #[arg(long, hide = true)]
+    exit_with_parent: bool,
+}
+
+/// How often the kernel is looked at although nothing was heard.
+const CHECK_EVERY: Duration = Duration::from_secs(15);
+/// Thousands of agents may start or lose their API server in one moment.
+const SPREAD: Spread = Spread { first: Duration::from_millis(500), later: Duration::from_secs(5) };
+/// What `--observe-only` exits with when something would change.
+const WOULD_CHANGE: u8 = 2;
+
+fn of_family<const V6: bool>(text: &str) -> Result<IpAddr, String> {
+    let address: IpAddr = text.parse().map_err(|error| format!("{error}"))?;
+    let family = if V6 { "IPv6" } else { "IPv4" };
+    if address.is_ipv6() == V6 { Ok(address) } else { Err(format!("it is not an {family} address")) }
+}
+
+/// What must happen before any thread starts.
+pub(crate) fn prepare(args: &Args) -> anyhow::Result<()> {
+    if args.exit_with_parent {
+        nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM).context("--exit-with-parent")?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.cleanup {
+        return clean_up(&args);
+    }
+    ensure!(args.kube_subnet_mgr, "--kube-subnet-mgr=false: leases in etcd are not supported");
+    let config = read_config(&args.net_config_path)?;
+    let client = client(&args).await?;
+    let name = node_name(&args, &client).await?;
+    let observe_only = args.observe_only;
+    let listen = (args.healthz_port != 0).then(|| SocketAddr::new(args.healthz_ip, args.healthz_port));
+    let leases = options(args, &config, name)?;
+    if observe_only {
+        return would_change(&client, &leases).await;
+    }
+    warn_of_forwarding(&config);
+    let stop = CancellationToken::new();
+    tokio::spawn(end_on_signal(stop.clone()));
+    run_node(NodeOptions { client, listen, clock: Clock::System, seed: seed(), leases }, stop).await?;
+    tracing::info!("stopped; routes stay as they are");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read_config(path: &Path) -> anyhow::Result<Config> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    causeway_api::leases::config(&text).map_err(|why| anyhow::anyhow!("{}: {why}", path.display()))
+}
+
+fn options(args: Args, config: &Config, name: String) -> anyhow::Result<Options> {
+    let named = args.iface.into_iter().map(Wanted::Named);
+    let fitting = args.iface_regex.into_iter().map(Wanted::Fitting);
+    let wanted = named.chain(fitting).chain(args.iface_can_reach.map(Wanted::Reaching)).collect();
+    let given = Given {
+        name,
+        networks: config.networks.clone(),
+        macs: macs(config)?,
+        mtu: config.mtu,
+        public: args.public_ip.into_iter().chain(args.public_ipv6).collect(),
+        masquerade: args.ip_masq,
+        forward: args.iptables_forward_rules,
+    };
+    Ok(Options {
+        given,
+        prefix: args.kube_annotation_prefix.trim_end_matches('/').to_owned(),
+        selection: Selection(wanted),
+        subnet_file: args.subnet_file,
+        set_condition: args.set_node_network_unavailable,
+        check_every: CHECK_EVERY,
+        spread: SPREAD,
+    })
+}
+
+/// What this node's ends of VXLANs are called: as the links that are there, else by chance.
+fn macs(config: &Config) -> anyhow::Result<BTreeMap<Family, Mac>> {
+    let mut kernel = Kernel::open().context("the kernel cannot be asked by netlink")?;
+    let mut macs = BTreeMap::new();
+    for network in &config.networks {
+        let (family, Mode::Vxlan { vni, .. }) = (network.range.family(), network.mode) else { continue };
+        let have =
+            kernel.observe(family, Some(&link_name(family, vni))).context("reading the kernel's routes")?;
+        let known =
+            have.link.and_then(|link| link.vxlan).map(|vxlan| vxlan.mac).filter(|mac| mac.is_of_one());
+        macs.insert(family, known.unwrap_or_else(any_mac));
+    }
+    Ok(macs)
+}
+
+/// One that nobody has been given: local, and of one link.
+fn any_mac() -> Mac {
+    let [_, b, c, d, e, f, ..] = seed().to_be_bytes();
+    Mac([0x02, b, c, d, e, f])
+}
+
+async fn client(args: &Args) -> anyhow::Result<Client> {
+    let mut config = match &args.kubeconfig_file {
+        Some(path) => {
+            let read = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
+            kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?
+        }
+        None => kube::Config::infer().await.context("no --kubeconfig-file was given and this is no pod")?,
+    };
+    if let Some(url) = &args.kube_api_url {
+        config.cluster_url = url.clone();
+    }
+    Ok(connect(config)?)
+}
+
+async fn node_name(args: &Args, client: &Client) -> anyhow::Result<String> {
+    if let Some(name) = args.node_name.clone().filter(|name| !name.is_empty()) {
+        return Ok(name);
+    }
+    let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let (Some(pod), Some(namespace)) = (variable("POD_NAME"), variable("POD_NAMESPACE")) else {
+        bail!("which node is this? Set NODE_NAME, or POD_NAME and POD_NAMESPACE");
+    };
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+    let found = pods.get(&pod).await.with_context(|| format!("reading the pod {namespace}/{pod}"))?;
+    let name = found.spec.and_then(|spec| spec.node_name);
+    name.with_context(|| format!("the pod {namespace}/{pod} is on no node"))
+}
+
+async fn would_change(client: &Client, leases: &Options) -> anyhow::Result<ExitCode> {
+    let words = once::would_change(client, leases).await?;
+    let mut stdout = std::io::stdout().lock();
+    for line in &words {
+        writeln!(stdout, "{line}")?;
+    }
+    if words.is_empty() {
+        writeln!(stdout, "nothing would change")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    Ok(ExitCode::from(WOULD_CHANGE))
+}
+
+fn clean_up(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut words = once::clean_up().context("the kernel cannot be cleaned")?;
+    match std::fs::remove_file(&args.subnet_file) {
+        Ok(()) => words.push(format!("deleted {}", args.subnet_file.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error).with_context(|| format!("deleting {}", args.subnet_file.display())),
+    }
+    let mut stdout = std::io::stdout().lock();
+    for line in &words {
+        writeln!(stdout, "{line}")?;
+    }
+    writeln!(
+        stdout,
+        "nothing of ours is left; the node's annotations stay until its next agent writes them"
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Pods' packets stop here where the kernel forwards nothing, whatever its routes say.
+fn warn_of_forwarding(config: &Config) {
+    for network in &config.networks {
+        let file = match network.range.family() {
+            Family::V4 => "/proc/sys/net/ipv4/ip_forward",
+            Family::V6 => "/proc/sys/net/ipv6/conf/all/forwarding",
+        };
+        if std::fs::read_to_string(file).is_ok_and(|text| text.trim() == "0") {
+            tracing::warn!(file, "this node forwards no packets: write 1 to it");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The link by which this node is reached, and what the kernel says by itself.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use causeway_core::Family;
+use causeway_core::leases::Interface;
+use causeway_core::leases::interface::{Choice, choose};
+use causeway_core::leases::state::{Event, Scope};
+use causeway_datapath::leases::{Heard, Kernel, Monitor};
+use regex_lite::Regex;
+use tokio::io::unix::AsyncFd;
+use tokio::time::{Instant, sleep};
+
+use super::{Leases, lock};
+use crate::sources::{Feed, Standing};
+
+/// Whoever changes one thing often changes several: what is heard within this is looked into at once.
+const DEBOUNCE: Duration = Duration::from_millis(2);
+
+/// One way to say which link is meant.
+#[derive(Debug, Clone)]
+pub enum Wanted {
+    /// That of a name, or with an address.
+    Named(String),
+    /// One whose name or address fits.
+    Fitting(Regex),
+    /// That by which an address is reached.
+    Reaching(IpAddr),
+}
+
+/// By which link this node is reached: the first of these that there is; without any, that of the default route.
+#[derive(Debug, Clone, Default)]
+pub struct Selection(pub Vec<Wanted>);
+
+/// Finds the link of a family; or says why there is none. That the kernel cannot be asked is an error.
+pub fn detect(
+    kernel: &mut Kernel,
+    family: Family,
+    selection: &Selection,
+) -> io::Result<Result<Interface, String>> {
+    let links = kernel.links()?;
+    if selection.0.is_empty() {
+        let way = kernel.default_way(family)?;
+        return Ok(choose(family, &Choice::Default, &links, way));
+    }
+    let mut whys = Vec::new();
+    for wanted in &selection.0 {
+        let found = match wanted {
+            Wanted::Named(name) => choose(family, &Choice::Named(name), &links, None),
+            Wanted::Fitting(regex) => {
+                let fits = |text: &str| regex.is_match(text);
+                choose(family, &Choice::Fitting(&fits, regex.as_str()), &links, None)
+            }
+            Wanted::Reaching(address) => {
+                let way = kernel.way_to(*address)?;
+                choose(family, &Choice::Reaching(*address), &links, way)
+            }
+        };
+        match found {
+            Ok(interface) => return Ok(Ok(interface)),
+            Err(why) => whys.push(why),
+        }
+    }
+    Ok(Err(whys.join("; ")))
+}
+
+/// Listens to the kernel for ever.
+pub(super) async fn follow(room: Arc<Leases>, feed: Feed<Leases>) {
+    let mut pace = feed.pace();
+    loop {
+        let opened = Instant::now();
+        let Err(error) = listen(&room, &feed).await;
+        tracing::warn!(%error, "the kernel cannot be listened to");
+        feed.note(Standing::Waiting(error.to_string()));
+        if opened.elapsed() > Duration::from_secs(60) {
+            pace.reset();
+        }
+        sleep(pace.pause()).await;
+    }
+}
+
+async fn listen(room: &Arc<Leases>, feed: &Feed<Leases>) -> io::Result<Infallible> {
+    let mut monitor = AsyncFd::register(Monitor::open()?)?;
+    // Whatever happened before anybody listened is looked for.
+    look(room, feed, [Heard::TooMuch].into()).await?;
+    feed.note(Standing::Listed);
+    loop {
+        let mut ready = monitor.readable_mut().await?;
+        let heard_at = Instant::now();
+        sleep(DEBOUNCE).await;
+        let heard = ready.get_inner_mut().read(&room.interest())?;
+        ready.clear_ready();
+        if heard.is_empty() {
+            continue;
+        }
+        for kept in room.kept.values() {
+            lock(&kept.heard).get_or_insert(heard_at);
+        }
+        look(room, feed, heard).await?;
+    }
+}
+
+/// Has whatever may have changed looked into.
+async fn look(
+    room: &Arc<Leases>,
+    feed: &Feed<Leases>,
+    heard: std::collections::BTreeSet<Heard>,
+) -> io::Result<()> {
+    let all = heard.contains(&Heard::TooMuch);
+    if all || heard.contains(&Heard::Links) {
+        let families: Vec<Family> = room.families().collect();
+        let selection = room.options.selection.clone();
+        let found = tokio::task::spawn_blocking(move || {
+            let mut kernel = Kernel::open()?;
+            let found = families
+                .into_iter()
+                .map(|family| Ok((family, again(|| detect(&mut kernel, family, &selection))?)));
+            found.collect::<io::Result<Vec<_>>>()
+        });
+        for (family, interface) in found.await.map_err(io::Error::other)?? {
+            feed.tell(Event::Interface(family, interface));
+        }
+    }
+    let links = all || heard.contains(&Heard::Links);
+    for family in room.families().filter(|family| links || heard.contains(&Heard::Routes(*family))) {
+        room.desk.add(Scope::Kernel(family));
+    }
+    Ok(())
+}
+
+/// A list that changed while it was made may lack something.
+pub(super) fn again<T>(mut list: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    const TRIES: u32 = 20;
+    for _ in 1..TRIES {
+        match list() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            listed => return listed,
+        }
+    }
+    list()
+}

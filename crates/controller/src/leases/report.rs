@@ -1,0 +1,134 @@
+//! What the room says of its work: in the log, in events of the node, and in readiness.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use causeway_core::Family;
+use causeway_core::leases::{Admitted, Refusal, Step};
+use k8s_openapi::api::core::v1::ObjectReference;
+use tokio::time::Instant;
+
+use super::kernel::Looked;
+use super::{Leases, lock};
+use crate::election::Term;
+use crate::events::News;
+
+/// What readiness waits for after all is listed.
+pub(super) const ANNOUNCEMENT: &str = "announcement";
+/// Events of one reason are no more frequent: a storm of repairs must not become one of events.
+const EVENTS_EVERY: Duration = Duration::from_secs(10);
+/// How many things a sentence names.
+const NAMED: usize = 3;
+
+/// What was last said.
+#[derive(Default)]
+pub(super) struct Said {
+    events: Mutex<BTreeMap<&'static str, (Instant, String)>>,
+    waiting: Mutex<Option<String>>,
+    refused: Mutex<BTreeMap<Family, BTreeMap<String, String>>>,
+}
+
+/// The first few, and how many more there are.
+fn few(things: impl Iterator<Item = String>) -> String {
+    let all: Vec<String> = things.collect();
+    let more = all.len().saturating_sub(NAMED);
+    let named = all[..all.len() - more].join(", ");
+    if more == 0 { named } else { format!("{named} and {more} more") }
+}
+
+impl Leases {
+    /// Says what was done to the kernel, and what could not be.
+    pub(super) fn report(
+        &self,
+        family: Family,
+        looked: &Looked,
+        heard: Option<Instant>,
+        is_repair: bool,
+        term: &Term,
+    ) {
+        let Looked { steps, holding, .. } = looked;
+        if !steps.is_empty() {
+            let what = few(steps.iter().map(Step::to_string));
+            if is_repair {
+                self.metrics.count_repairs(family, steps, heard.map(|heard| heard.elapsed()));
+                tracing::warn!(%family, steps = steps.len(), what, "what somebody changed was put right");
+                self.tell(term, false, "Repaired", format!("{family}: {what}"));
+            } else {
+                tracing::info!(%family, steps = steps.len(), routes = holding.routes, what, "changed");
+            }
+        }
+        if !holding.failed.is_empty() {
+            let why = few(holding.failed.iter().cloned());
+            tracing::warn!(%family, why, "the kernel does not hold all that it should");
+            self.tell(term, true, "KernelRefused", format!("{family}: {why}"));
+        }
+        if !holding.contested.is_empty() {
+            let ranges = few(holding.contested.iter().map(ToString::to_string));
+            let note =
+                format!("somebody else has routes to {ranges}; they stay, and packets go where they lead");
+            if self.tell(term, true, "RouteContested", note.clone()) {
+                tracing::warn!(%family, note);
+            }
+        }
+    }
+
+    /// Says which nodes are not reached, whenever that is news.
+    pub(super) fn say_refused(&self, family: Family, admitted: &Admitted<'_>) {
+        let refused: BTreeMap<String, String> =
+            admitted.refused.iter().map(|(node, why)| ((*node).to_owned(), why.to_string())).collect();
+        let mut known = lock(&self.said.refused);
+        let known = known.entry(family).or_default();
+        for (node, why) in refused.iter().filter(|(node, why)| known.get(*node) != Some(why)) {
+            tracing::warn!(%family, node, why, "a node is not reached");
+        }
+        self.metrics.set_nodes(family, admitted.leases.len(), refused.len());
+        // What all nodes see is no event on each of them; what is this one's is.
+        let ours = |why: &Refusal| {
+            matches!(why, Refusal::OurAddress(_) | Refusal::OurSubnet(..) | Refusal::SameEnd(_, None))
+        };
+        let claims = admitted.refused.iter().filter(|(_, why)| ours(why));
+        let claims: Vec<String> = claims.map(|(node, why)| format!("node {node}: {why}")).collect();
+        if !claims.is_empty() {
+            self.tell(&Term::unelected(), true, "NodeRefused", few(claims.into_iter()));
+        }
+        *known = refused;
+    }
+
+    /// Says what is waited for, whenever that is news.
+    pub(super) fn say_waiting(&self, why: &str, term: &Term) {
+        self.house.readiness.waiting(ANNOUNCEMENT, why);
+        if lock(&self.said.waiting).replace(why.to_owned()).as_deref() != Some(why) {
+            tracing::warn!(why, "waiting");
+            self.tell(term, true, "Waiting", why.to_owned());
+        }
+    }
+
+    /// Nothing is waited for.
+    pub(super) fn say_ready(&self) {
+        self.house.readiness.ready(ANNOUNCEMENT);
+        if lock(&self.said.waiting).take().is_some() {
+            tracing::info!("no longer waiting");
+        }
+    }
+
+    /// Publishes an event of this node, unless the same was said last, or another of its reason a moment ago.
+    pub(super) fn tell(&self, term: &Term, warning: bool, reason: &'static str, note: String) -> bool {
+        let mut events = lock(&self.said.events);
+        let is_due = |(at, last): &(Instant, String)| {
+            at.elapsed() >= EVENTS_EVERY && (*last != note || reason == "Repaired")
+        };
+        if !events.get(reason).is_none_or(is_due) {
+            return false;
+        }
+        events.insert(reason, (Instant::now(), note.clone()));
+        let name = self.options.given.name.clone();
+        // Kubelets' own events have the name for it, and `kubectl describe` looks for that.
+        let uid = Some(name.clone());
+        let (api_version, kind) = (Some("v1".into()), Some("Node".into()));
+        let about =
+            ObjectReference { api_version, kind, name: Some(name), uid, ..ObjectReference::default() };
+        self.house.announcer.announce(term, News { about, warning, reason: reason.into(), note });
+        true
+    }
+}
