@@ -82,6 +82,13 @@ sdk: ## The released Java SDK gets its rules from a controller on port 10246.
 	@$(TIMED) "build the test" cargo test -p causeway --test rules_sdk --no-run
 	@$(TIMED) "the Java SDK" env -u KUBECONFIG cargo test -p causeway --test rules_sdk -- --ignored --nocapture
 
+.PHONY: peers
+peers: ## Build flanneld and flannel's CNI plugin once, and run them beside causeway node in one cluster.
+	@hack/setup.sh peers
+	@$(TIMED) "flannel's programs" hack/peers-build.sh
+	@$(TIMED) "build the test" cargo test -p causeway --test node_peers --no-run
+	@$(TIMED) "beside flannel" env -u KUBECONFIG cargo test -p causeway --test node_peers -- --ignored --nocapture
+
 .PHONY: replicas
 replicas: ## Take the lead from one of two replicas in every way, ROUNDS=50 times each; 3 times with real leases.
 	@hack/setup.sh test

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what one part of this project needs and this machine lacks; says what and why.
-#   usage: hack/setup.sh [sandbox|kubectl|test|sdk|real|bench|check]
+#   usage: hack/setup.sh [sandbox|kubectl|test|sdk|peers|real|bench|check]
 # When all is there it prints one line, asks nothing of the network and takes some milliseconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -51,6 +51,7 @@ need_linker() {
 need_network() {
   need ip iproute2 "makes links, addresses and routes"
   need iptables iptables "the gateways' NAT"
+  need nft nftables "hides the addresses of a node's pods from whatever is outside"
   need conntrack conntrack "lets gateways forget flows that went astray before their tunnel was up"
 }
 need_guest() {
@@ -72,6 +73,11 @@ need_control_plane() {
   need openssl openssl "makes the certificates of a real control plane"
   need curl curl "asks a real API server whether it is ready"
   hack/go.sh --have >/dev/null || need_venv "fetches a Go that can build a control plane"
+}
+need_peers() {
+  need nft nftables "flanneld and the agent keep their rules with it"
+  hack/peers-build.sh --have >/dev/null && return
+  hack/go.sh --have >/dev/null || need_venv "fetches a Go that can build flanneld"
 }
 # need_venv <why>: Python's own installer.
 need_venv() {
@@ -227,10 +233,11 @@ case $purpose in
   bench) need_linker; need_network; need_tools ;;
   test) need_linker; need_network; need_tools; need_guest; need_client_of_rules ;;
   sdk) need_linker; need_java_sdk ;;
+  peers) need_linker; need_network; need_tools; need_peers ;;
   real) need_linker; need_network; need_tools; need_control_plane ;;
   check) need_linker ;;
   kubectl) ;;
-  *) die "unknown purpose '$purpose': sandbox, kubectl, test, sdk, real, bench or check" ;;
+  *) die "unknown purpose '$purpose': sandbox, kubectl, test, sdk, peers, real, bench or check" ;;
 esac
 if ((${#missing[@]})); then
   changed=1

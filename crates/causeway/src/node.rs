@@ -134,7 +134,7 @@ pub(crate) fn prepare(args: &Args) -> anyhow::Result<()> {
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.cleanup {
-        return clean_up(&args);
+        return clean_up(&args).await;
     }
     ensure!(args.kube_subnet_mgr, "--kube-subnet-mgr=false: leases in etcd are not supported");
     let config = read_config(&args.net_config_path)?;
@@ -245,8 +245,8 @@ async fn would_change(client: &Client, leases: &Options) -> anyhow::Result<ExitC
     Ok(ExitCode::from(WOULD_CHANGE))
 }
 
-fn clean_up(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut words = once::clean_up().context("the kernel cannot be cleaned")?;
+async fn clean_up(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut words = once::clean_up().await.context("the kernel cannot be cleaned")?;
     match std::fs::remove_file(&args.subnet_file) {
         Ok(()) => words.push(format!("deleted {}", args.subnet_file.display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

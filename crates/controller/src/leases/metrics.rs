@@ -19,7 +19,7 @@ use crate::room::Room;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Repair {
     family: &'static str,
-    /// What was wrong: `link`, `route`, `end` or `stale`.
+    /// What was wrong: `link`, `route`, `end`, `stale` or `rules`.
     cause: &'static str,
 }
 
@@ -92,6 +92,12 @@ impl Metrics {
         if let Some(took) = took {
             self.repair_time.observe(took.as_secs_f64());
         }
+    }
+
+    /// Counts repairs of what is done with packets of pods, of whichever family.
+    pub(super) fn count_rules(&self, count: usize) {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        self.repairs.get_or_create(&Repair { family: "both", cause: "rules" }).inc_by(count);
     }
 
     pub(super) fn set_nodes(&self, family: Family, reached: usize, refused: usize) {

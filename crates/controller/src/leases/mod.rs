@@ -11,6 +11,7 @@ pub mod links;
 mod metrics;
 pub mod once;
 mod report;
+mod traffic;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use causeway_core::leases::state::{Scope, State};
-use causeway_core::leases::{Given, Want};
+use causeway_core::leases::{Given, Traffic, Want};
 use causeway_core::{Cidr, Family};
 use causeway_datapath::leases::{Interest, Kernel};
 use tokio::time::Instant;
@@ -78,6 +79,8 @@ pub struct Leases {
     metrics: metrics::Metrics,
     kept: BTreeMap<Family, Kept>,
     said: report::Said,
+    /// What was last done with packets of pods, once it was as it should be.
+    traffic: Mutex<Option<Traffic>>,
 }
 
 const KERNEL: usize = 0;
@@ -96,6 +99,7 @@ impl Leases {
             metrics: metrics::Metrics::default(),
             kept: families.map(|family| (family, Kept::default())).collect(),
             said: report::Said::default(),
+            traffic: Mutex::default(),
             options,
         });
         room.metrics.register(&room);
@@ -141,7 +145,7 @@ impl Room for Leases {
     async fn handle(self: Arc<Self>, scope: Scope, term: Term) -> Next {
         match scope {
             Scope::Kernel(family) => self.keep_kernel(family, &term).await,
-            Scope::Traffic => Next::Done,
+            Scope::Traffic => self.keep_traffic(&term).await,
             Scope::Announcement => self.announce(&term).await,
         }
     }

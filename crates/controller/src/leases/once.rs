@@ -1,20 +1,19 @@
 //! Answers without running: what would change on this node, and how all of ours goes.
 
-use std::io;
-
 use anyhow::Context;
 use causeway_api::leases::{NodeObject, announce, seen};
 use causeway_core::Family;
 use causeway_core::leases::state::{Event, State};
 use causeway_core::leases::{Holding, Plan, clean, plan};
 use causeway_core::room::{Change, State as _};
-use causeway_datapath::leases::Kernel;
+use causeway_datapath::leases::{Kernel, traffic};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
 use super::Options;
 use super::kernel::observe;
 use super::links::{again, detect};
+use super::traffic::Here;
 use crate::found::Found;
 
 /// Nodes of a page.
@@ -49,6 +48,12 @@ pub async fn would_change(client: &Client, options: &Options) -> anyhow::Result<
         );
         state.apply(Event::Held(family, Ok(Holding::default())));
     }
+    if let Ok(want) = state.traffic() {
+        match traffic::would(&Here, &want).await {
+            Ok(changes) => words.extend(changes.iter().map(|change| format!("would {change}"))),
+            Err(trouble) => words.push(format!("would fail: {trouble}")),
+        }
+    }
     if let (Ok(announcement), Some(own)) = (state.announcement(), state.own()) {
         let changes = announce(&options.prefix, &announcement, &own.announced);
         words.extend(changes.iter().map(|(name, value)| format!("would annotate the node: {name}={value}")));
@@ -73,7 +78,7 @@ async fn list(client: &Client, options: &Options, state: &mut State) -> anyhow::
 }
 
 /// Takes away all that has our mark, and says what that was.
-pub fn clean_up() -> io::Result<Vec<String>> {
+pub async fn clean_up() -> anyhow::Result<Vec<String>> {
     let mut kernel = Kernel::open()?;
     let mut words = Vec::new();
     for family in Family::ALL {
@@ -83,5 +88,6 @@ pub fn clean_up() -> io::Result<Vec<String>> {
         words.extend(planned.steps.iter().map(|step| format!("{family}: {step}")));
         words.extend(failures.iter().map(|failure| format!("{family}: {}: {}", failure.step, failure.error)));
     }
+    words.extend(traffic::remove(&Here).await?);
     Ok(words)
 }

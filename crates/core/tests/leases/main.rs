@@ -5,4 +5,5 @@ mod histories;
 mod interface;
 mod kernel;
 mod state;
+mod traffic;
 mod world;

@@ -4,6 +4,7 @@ mod apply;
 mod links;
 mod monitor;
 mod observe;
+pub mod traffic;
 
 use std::io;
 use std::net::IpAddr;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use causeway_core::{Cidr, Family};
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
@@ -72,6 +72,12 @@ impl Monitor {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+impl AsRawFd for Monitor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
     }
 }
 

@@ -1,0 +1,84 @@
+//! The program that looks after a node, as a process in the node's network namespace.
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::cluster::until;
+use super::net::Netns;
+
+/// Which one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Program {
+    Flanneld,
+    Causeway,
+}
+
+/// Where `hack/peers-build.sh` has put flanneld and the plugins.
+pub(crate) fn peers() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hack/peers-build.sh");
+        let output = Command::new(&script).arg("--have").output().expect("the script starts");
+        assert!(output.status.success(), "flanneld and the CNI plugins are not built: `make peers` does it");
+        String::from_utf8(output.stdout).expect("a path").trim().into()
+    })
+}
+
+/// A running one. Dropping it kills it.
+pub(crate) struct Agent {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Agent {
+    /// Starts it with what people's manifests pass to flanneld.
+    pub(crate) fn start(program: Program, folder: &Path, name: &str, node: &Netns) -> Self {
+        let log = folder.join(format!("{name}.log"));
+        let file = OpenOptions::new().create(true).append(true).open(&log).expect("a log");
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &node.pid().to_string(), "-n"]);
+        match program {
+            Program::Flanneld => command.arg(peers().join("flanneld")),
+            Program::Causeway => command.arg(env!("CARGO_BIN_EXE_causeway")).arg("node"),
+        };
+        command.args(["--kube-subnet-mgr", "--ip-masq", "--iface=eth0"]);
+        for (flag, file) in [
+            ("--kubeconfig-file", format!("{name}.kubeconfig")),
+            ("--net-config-path", "net-conf.json".to_owned()),
+            ("--subnet-file", format!("{name}.subnet.env")),
+        ] {
+            command.arg(format!("{flag}={}", folder.join(file).display()));
+        }
+        command.env("NODE_NAME", name).env_remove("KUBECONFIG").stdin(Stdio::null());
+        command.stdout(file.try_clone().expect("a log")).stderr(file);
+        Self { child: command.spawn().expect("nsenter starts"), log }
+    }
+
+    /// Everything it has said, and whoever was there before it.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(crate) async fn stop(mut self) {
+        let pid = Pid::from_raw(self.child.id().try_into().expect("a process id"));
+        kill(pid, Signal::SIGTERM).expect("it runs");
+        let status = until("the agent ends when it is asked to", async || {
+            self.child.try_wait().expect("its state").ok_or_else(|| self.log())
+        })
+        .await;
+        assert!(status.success(), "{status}: {}", self.log());
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

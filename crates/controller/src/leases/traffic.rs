@@ -1,0 +1,96 @@
+//! What the kernel does with packets of pods: kept by commands on this very node.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use causeway_datapath::leases::traffic::{self, Trouble};
+use causeway_datapath::{Output, Run, RunError, SEEN, end_of};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{ChildStdout, Command};
+use tokio::time::timeout;
+
+use super::{Leases, lock};
+use crate::election::Term;
+use crate::queue::Next;
+
+/// The longest that a command may take.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Nothing tells that somebody changed rules, and a look starts a dozen processes.
+const CHECK_EVERY: Duration = Duration::from_secs(60);
+
+impl Leases {
+    /// Has the kernel treat packets of pods as it should.
+    pub(super) async fn keep_traffic(&self, term: &Term) -> Next {
+        // What is waited for is said where routes are kept.
+        let Ok(want) = self.desk.state().traffic() else { return Next::Done };
+        let (changed, trouble) = match traffic::keep(&Here, &want).await {
+            Ok(changed) => (changed, None),
+            Err(Trouble::Partly { changed, failed }) => (changed, Some(failed.join("; "))),
+            Err(trouble) => (Vec::new(), Some(trouble.to_string())),
+        };
+        for what in &changed {
+            tracing::info!(what, "changed");
+        }
+        if !changed.is_empty() && *lock(&self.traffic) == Some(want.clone()) {
+            self.metrics.count_rules(changed.len());
+            self.tell(term, false, "Repaired", changed.join(", "));
+        }
+        match trouble {
+            None => {
+                *lock(&self.traffic) = Some(want);
+                Next::After(CHECK_EVERY)
+            }
+            Some(why) => {
+                if self.tell(term, true, "TrafficRules", why.clone()) {
+                    tracing::warn!(why, "packets of pods are not treated as they should be");
+                }
+                Next::Retry
+            }
+        }
+    }
+}
+
+/// Commands in this process's own network namespace.
+pub(super) struct Here;
+
+#[async_trait]
+impl Run for Here {
+    async fn run(&self, argv: &[&str], stdin: &[u8]) -> Result<Output, RunError> {
+        timeout(LIMIT, run(argv, stdin)).await.unwrap_or(Err(RunError::TimedOut(LIMIT)))
+    }
+}
+
+async fn run(argv: &[&str], stdin: &[u8]) -> Result<Output, RunError> {
+    let lost = |error: std::io::Error| RunError::Lost(error.to_string());
+    let [program, arguments @ ..] = argv else { return Err(RunError::Refused("no command".into())) };
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    // A program that is not there answers as a shell would.
+    let mut child = match command.kill_on_drop(true).spawn() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(Output { status: Some(127), ..Output::default() });
+        }
+        spawned => spawned.map_err(lost)?,
+    };
+    let mut input = child.stdin.take().ok_or_else(|| RunError::Lost("no stdin".into()))?;
+    let output = child.stdout.take().ok_or_else(|| RunError::Lost("no stdout".into()))?;
+    let feed = async {
+        // That it did not read all of it is no failure.
+        let _ = input.write_all(stdin).await;
+        input
+    };
+    let (mut input, stdout) = tokio::join!(feed, read(output));
+    let stdout = stdout.map_err(lost)?;
+    let _ = input.write_all(SEEN).await;
+    drop(input);
+    let status = child.wait().await.map_err(lost)?.code();
+    Ok(Output { stdout, status, stderr: Vec::new() })
+}
+
+/// All until its end, or until it says that this is all.
+async fn read(mut output: ChildStdout) -> std::io::Result<Vec<u8>> {
+    let mut stdout = Vec::new();
+    while output.read_buf(&mut stdout).await? > 0 && end_of(&stdout).is_none() {}
+    Ok(stdout)
+}
