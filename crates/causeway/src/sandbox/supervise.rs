@@ -37,7 +37,7 @@ pub(super) struct Process {
     pub(super) program: PathBuf,
     pub(super) args: Vec<OsString>,
     /// Beside what it inherits.
-    pub(super) env: Vec<(&'static str, String)>,
+    pub(super) env: Vec<(&'static str, OsString)>,
     /// Where it runs, if that is not the caller's network.
     pub(super) namespace: Option<Arc<Namespace>>,
     /// Where its words go.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use causeway_datapath::leases::PROTOCOL;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::time::{Instant, sleep, timeout};
@@ -12,8 +13,6 @@ use super::super::marks;
 use super::super::netns::Namespace;
 use super::super::tools;
 
-/// What the agents' routes carry.
-const PROTOCOL: &str = "158";
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -61,7 +60,7 @@ fn is_stopped(pid: i32) -> bool {
 /// Deletes the routes that the agent made; says how many there were.
 pub(super) async fn flush_routes(node: &Namespace) -> anyhow::Result<usize> {
     let mut list = tools::command("ip");
-    list.args(["route", "show", "proto", PROTOCOL]);
+    list.args(["route", "show", "proto", &PROTOCOL.to_string()]);
     let routes = node.checked(list, "").await?.lines().count();
     node.ip(&[format!("route flush proto {PROTOCOL}")]).await?;
     Ok(routes)

@@ -31,10 +31,12 @@ pub(super) use report::NodesReport;
 use super::addresses::Cluster;
 use super::apply;
 use super::folder::Folder;
+use super::nat;
 use super::progress::Progress;
 use super::site::{Site, Tasks};
 use super::start_time::since_process_start;
 use super::supervise::{Process, log_file};
+use super::tools;
 use matrix::Lines;
 use network::{NodeNet, Place, Switch};
 use report::NodeReport;
@@ -203,7 +205,11 @@ async fn start_agent(site: &Site, node: &NodeNet, running: &mut Running<'_>) -> 
         title: format!("the agent of {cluster}'s {name}"),
         program: running.program.to_owned(),
         args,
-        env: vec![("NODE_NAME", name.clone())],
+        env: vec![
+            ("NODE_NAME", name.clone().into()),
+            ("PATH", tools::path().into()),
+            (nat::LOCK, files.join("xtables.lock").into()),
+        ],
         namespace: Some(node.node.clone()),
         log: log_file(folder, &format!("{cluster}-{name}")),
         pid_file: pid_file(folder, cluster, node.place),

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use causeway_datapath::leases::PROTOCOL;
 use comfy_table::Table;
 use ipnet::Ipv4Net;
 use serde::Serialize;
@@ -75,7 +76,7 @@ impl NodesReport {
         let Some(first) = self.nodes.first() else { return String::new() };
         let enter = format!("nsenter {}-n -t \"$(cat {})\"", user_namespace(), first.pid_file.display());
         format!(
-            "\n  kubectl get node {} -o yaml\n  {enter} ip route\n  {enter} ip route flush proto 158\n  causeway status",
+            "\n  kubectl get node {} -o yaml\n  {enter} ip route\n  {enter} ip route flush proto {PROTOCOL}\n  causeway status",
             first.name
         )
     }
