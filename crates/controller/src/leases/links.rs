@@ -1,5 +1,6 @@
 //! The link by which this node is reached, and what the kernel says by itself.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
@@ -12,7 +13,7 @@ use causeway_core::leases::interface::{Choice, choose};
 use causeway_core::leases::state::{Event, Scope};
 use causeway_datapath::leases::{Heard, Kernel, Monitor};
 use regex_lite::Regex;
-use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::{Leases, lock};
@@ -20,6 +21,9 @@ use crate::sources::{Feed, Standing};
 
 /// Whoever changes one thing often changes several: what is heard within this is looked into at once.
 const DEBOUNCE: Duration = Duration::from_millis(2);
+
+/// Whether anybody still listens is asked this often.
+const LISTENS_FOR: Duration = Duration::from_secs(1);
 
 /// One way to say which link is meant.
 #[derive(Debug, Clone)]
@@ -84,32 +88,46 @@ pub(super) async fn follow(room: Arc<Leases>, feed: Feed<Leases>) {
 }
 
 async fn listen(room: &Arc<Leases>, feed: &Feed<Leases>) -> io::Result<Infallible> {
-    let mut monitor = AsyncFd::register(Monitor::open()?)?;
+    let (news, mut heard) = mpsc::channel(1);
+    let monitor = Monitor::open()?;
+    let ears = room.clone();
+    std::thread::Builder::new().name("kernel monitor".into()).spawn(move || hear(&ears, monitor, &news))?;
     // Whatever happened before anybody listened is looked for.
-    look(room, feed, [Heard::TooMuch].into()).await?;
+    look(room, feed, &[Heard::TooMuch].into()).await?;
     feed.note(Standing::Listed);
     loop {
-        let mut ready = monitor.readable_mut().await?;
-        let heard_at = Instant::now();
-        sleep(DEBOUNCE).await;
-        let heard = ready.get_inner_mut().read(&room.interest())?;
-        ready.clear_ready();
-        if heard.is_empty() {
-            continue;
+        let heard = heard.recv().await.ok_or_else(|| io::Error::other("its thread ended"))??;
+        look(room, feed, &heard).await?;
+    }
+}
+
+/// Passes on what the kernel says for as long as anybody wants to know. A thread of its own, for it waits for nothing else.
+fn hear(room: &Leases, mut monitor: Monitor, news: &mpsc::Sender<io::Result<BTreeSet<Heard>>>) {
+    while !news.is_closed() {
+        let heard = monitor.wait(LISTENS_FOR).and_then(|ready| {
+            if !ready {
+                return Ok(BTreeSet::new());
+            }
+            let first = Instant::now();
+            std::thread::sleep(DEBOUNCE);
+            let heard = monitor.read(&room.interest())?;
+            if !heard.is_empty() {
+                for kept in room.kept.values() {
+                    lock(&kept.heard).get_or_insert(first);
+                }
+            }
+            Ok(heard)
+        });
+        let is_over = heard.is_err();
+        let is_news = !heard.as_ref().is_ok_and(BTreeSet::is_empty);
+        if is_news && news.blocking_send(heard).is_err() || is_over {
+            return;
         }
-        for kept in room.kept.values() {
-            lock(&kept.heard).get_or_insert(heard_at);
-        }
-        look(room, feed, heard).await?;
     }
 }
 
 /// Has whatever may have changed looked into.
-async fn look(
-    room: &Arc<Leases>,
-    feed: &Feed<Leases>,
-    heard: std::collections::BTreeSet<Heard>,
-) -> io::Result<()> {
+async fn look(room: &Arc<Leases>, feed: &Feed<Leases>, heard: &BTreeSet<Heard>) -> io::Result<()> {
     let all = heard.contains(&Heard::TooMuch);
     if all || heard.contains(&Heard::Links) {
         let families: Vec<Family> = room.families().collect();

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::AsFd;
+use std::time::Duration;
 
 use causeway_core::{Cidr, Family};
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::route::{RouteAttribute, RouteMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::PROTOCOL;
 use super::observe::ip;
@@ -39,7 +42,7 @@ pub struct Interest {
     pub ranges: Vec<Cidr>,
 }
 
-/// Listens. It never blocks: whoever has it waits until there is something to read.
+/// Listens.
 pub struct Monitor {
     socket: Socket,
     buffer: Vec<u8>,
@@ -59,7 +62,17 @@ impl Monitor {
         Ok(Self { socket, buffer: Vec::with_capacity(64 * 1024) })
     }
 
-    /// All news so far; nothing where there was none. Routes that we put ourselves are none.
+    /// Waits until there is something to read, or for so long.
+    pub fn wait(&self, limit: Duration) -> io::Result<bool> {
+        let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)], limit) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::EINTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// All news so far, without waiting; nothing where there was none. Routes that we put ourselves are none.
     pub fn read(&mut self, interest: &Interest) -> io::Result<BTreeSet<Heard>> {
         let mut heard = BTreeSet::new();
         loop {
@@ -72,18 +85,6 @@ impl Monitor {
                 Err(error) => return Err(error),
             }
         }
-    }
-}
-
-impl AsRawFd for Monitor {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
-    }
-}
-
-impl AsFd for Monitor {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }
 
