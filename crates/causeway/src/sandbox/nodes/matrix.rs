@@ -14,7 +14,7 @@ use super::super::echo::PORT;
 use super::network::NodeNet;
 use super::report::hundredths;
 
-/// How often a pod asks before it is said that nobody answers; the quickest answer counts.
+/// How often a pod asks before it is said that nobody answers.
 const TRIES: u32 = 3;
 const PATIENCE: Duration = Duration::from_millis(250);
 
@@ -58,12 +58,15 @@ impl Lines {
         join_all(self.0.iter_mut().map(|line| line.first_answer(pace))).await;
     }
 
-    /// What takes how long right now.
+    /// What takes how long right now. First all ask at once, then those who were answered one after another: whoever
+    /// stands in line behind others measures these.
     pub(super) async fn matrix(&mut self) -> Matrix {
         let mut matrix = Matrix::default();
-        let took = join_all(self.0.iter_mut().map(Line::quickest)).await;
-        for (line, took) in self.0.iter().zip(took) {
-            matrix.0.entry(line.from.clone()).or_default().insert(line.to.clone(), took.map(hundredths));
+        let answers = join_all(self.0.iter_mut().map(Line::answer)).await;
+        for (line, answer) in self.0.iter_mut().zip(answers) {
+            let again = if answer.is_some() { line.ask().await } else { None };
+            let quickest = answer.into_iter().chain(again).min().map(hundredths);
+            matrix.0.entry(line.from.clone()).or_default().insert(line.to.clone(), quickest);
         }
         matrix
     }
@@ -98,13 +101,14 @@ impl Line {
         }
     }
 
-    async fn quickest(&mut self) -> Option<Duration> {
-        let mut quickest: Option<Duration> = None;
+    async fn answer(&mut self) -> Option<Duration> {
         for _ in 0..TRIES {
             let took = self.ask().await;
-            quickest = quickest.into_iter().chain(took).min();
+            if took.is_some() {
+                return took;
+            }
         }
-        quickest
+        None
     }
 
     async fn ask(&mut self) -> Option<Duration> {

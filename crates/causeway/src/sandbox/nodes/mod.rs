@@ -32,6 +32,7 @@ use super::addresses::Cluster;
 use super::apply;
 use super::folder::Folder;
 use super::nat;
+use super::pod_status;
 use super::progress::Progress;
 use super::site::{Site, Tasks};
 use super::start_time::since_process_start;
@@ -83,7 +84,7 @@ impl Nodes {
         let build = |site: &Site| {
             let (client, cluster) = (site.client.clone(), site.cluster);
             async move {
-                let objects = Place::first(count).map(Place::object).collect();
+                let objects = Place::first(count).map(|place| place.object(&pod_status::now())).collect();
                 let (objects, built) =
                     tokio::join!(apply::all(&client, objects), Switch::build(cluster, count));
                 objects.and(built.map_err(Into::into)).with_context(|| format!("the nodes of {cluster}"))

@@ -61,16 +61,29 @@ impl Place {
         Ipv4Addr::new(10, 244, self.0, 10)
     }
 
-    /// As the cluster would have it. Nothing is scheduled to it.
-    pub(super) fn object(self) -> Value {
+    /// As the cluster would have it.
+    pub(super) fn object(self, now: &str) -> Value {
         let (name, subnet) = (self.name(), self.subnet());
         json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}},
-            "spec": {"podCIDR": subnet, "podCIDRs": [subnet], "unschedulable": true},
-            "status": {"addresses": [
-                {"type": "InternalIP", "address": self.address()}, {"type": "Hostname", "address": name},
-            ]},
+            "spec": {"podCIDR": subnet, "podCIDRs": [subnet]},
+            "status": {
+                "addresses": [
+                    {"type": "InternalIP", "address": self.address()}, {"type": "Hostname", "address": name},
+                ],
+                "nodeInfo": {
+                    "architecture": std::env::consts::ARCH, "operatingSystem": "linux",
+                    "osImage": "causeway sandbox", "containerRuntimeVersion": "causeway://sandbox",
+                    "kubeletVersion": concat!("v", env!("CARGO_PKG_VERSION"), "-sandbox"), "kernelVersion": "",
+                    "machineID": "", "systemUUID": "", "bootID": "", "kubeProxyVersion": "",
+                },
+                "conditions": [{
+                    "type": "Ready", "status": "True", "reason": "KubeletReady",
+                    "message": "the sandbox plays the kubelet",
+                    "lastHeartbeatTime": now, "lastTransitionTime": now,
+                }],
+            },
         })
     }
 }
