@@ -305,6 +305,27 @@ fn what_others_change_is_heard_and_what_we_put_is_not() {
 }
 
 #[test]
+fn rules_are_heard_of_where_ours_stand_alone() {
+    require(&[("nft", &["--version"])]);
+    let node = Netns::new();
+    node.sh("nft add table ip causeway; nft add chain ip causeway postrouting; iptables-nft -N OTHERS; iptables-nft -P FORWARD DROP");
+    let mut monitor = node.inside(Monitor::open).join().expect("no panic").expect("it listens");
+    for (change, concerns_us) in [
+        ("iptables-nft -A OTHERS -j DROP; iptables-nft -F OTHERS", false),
+        ("nft add table ip others; nft delete table ip others", false),
+        ("iptables-nft -A FORWARD -s 10.1.0.0/16 -j DROP", true),
+        ("iptables-nft -F FORWARD", true),
+        ("nft add rule ip causeway postrouting accept", true),
+        ("nft delete table ip causeway", true),
+        ("iptables-nft -t nat -A POSTROUTING -s 10.1.0.0/16 -j MASQUERADE", true),
+    ] {
+        node.sh(change);
+        let said = monitor.read(&Interest::default()).expect("read");
+        assert_eq!(said.contains(&Heard::Rules), concerns_us, "{change}: {said:?}");
+    }
+}
+
+#[test]
 fn far_ends_are_heard_of_on_our_links_alone() {
     require(&[]);
     let mut cluster = Cluster::new();

@@ -73,6 +73,9 @@ pub fn config(text: &str) -> Result<Config, String> {
         if range.family() != family {
             return Err(format!("{name}: {text} is not a range of {family}"));
         }
+        if range.prefix() == 0 {
+            return Err(format!("{name}: {text} is every address there is"));
+        }
         networks.push(Network { range, mode });
     }
     if networks.is_empty() {
@@ -146,6 +149,7 @@ mod tests {
                 r#"{"Network": "10.244.0.0/40", "Backend": {"Type": "host-gw"}}"#,
                 "Network: `10.244.0.0/40` is not",
             ),
+            (r#"{"Network": "0.0.0.0/0", "Backend": {"Type": "host-gw"}}"#, "is every address there is"),
             (r#"{"Network": "fd00::/56", "Backend": {"Type": "host-gw"}}"#, "is not a range of IPv4"),
             (r#"{"EnableIPv4": false, "Backend": {"Type": "host-gw"}}"#, "neither EnableIPv4 nor EnableIPv6"),
             (r#"{"Backend": {"Type": "host-gw"}}"#, "Network is missing, and IPv4 is enabled"),

@@ -143,6 +143,9 @@ async fn look(room: &Arc<Leases>, feed: &Feed<Leases>, heard: &BTreeSet<Heard>) 
             feed.tell(Event::Interface(family, interface));
         }
     }
+    if all || heard.contains(&Heard::Rules) {
+        room.desk.add(Scope::Traffic);
+    }
     let links = all || heard.contains(&Heard::Links);
     for family in room.families().filter(|family| links || heard.contains(&Heard::Routes(*family))) {
         room.desk.add(Scope::Kernel(family));

@@ -17,8 +17,8 @@ use crate::queue::Next;
 
 /// The longest that a command may take.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Nothing tells that somebody changed rules, and a look starts a dozen processes.
-const CHECK_EVERY: Duration = Duration::from_secs(60);
+/// Nothing tells that somebody changed rules of the older iptables, and a look starts a dozen processes.
+const CHECK_EVERY: Duration = Duration::from_secs(30);
 
 impl Leases {
     /// Has the kernel treat packets of pods as it should.

@@ -9,11 +9,13 @@ use causeway_core::{Cidr, Family};
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::route::{RouteAttribute, RouteMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
+use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::observe::ip;
+use super::rules;
 
 /// `RTNLGRP_LINK`, `_NEIGH`, `_IPV4_IFADDR`, `_IPV4_ROUTE`, `_IPV6_IFADDR`, `_IPV6_ROUTE`.
 const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
@@ -28,6 +30,8 @@ pub enum Heard {
     Links,
     /// Routes of a family, or far ends of links.
     Routes(Family),
+    /// Rules that treat packets, where ours stand.
+    Rules,
     /// More than was kept: anything may have changed.
     TooMuch,
 }
@@ -46,27 +50,26 @@ pub struct Interest {
 /// Listens.
 pub struct Monitor {
     socket: Socket,
+    /// What nftables says; nothing where the kernel has none.
+    rules: Option<Socket>,
     buffer: Vec<u8>,
 }
 
 impl Monitor {
     /// To the kernel of the network namespace that this thread is in.
     pub fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind(&SocketAddr::new(0, 0))?;
-        for group in GROUPS {
-            socket.add_membership(group)?;
-        }
-        socket.set_non_blocking(true)?;
-        // What is lost is looked for all the same.
-        let _ = socket.set_rx_buf_sz(WAITING);
-        Ok(Self { socket, buffer: Vec::with_capacity(64 * 1024) })
+        let socket = listening(NETLINK_ROUTE, &GROUPS)?;
+        let rules = listening(NETLINK_NETFILTER, &[rules::GROUP]).ok();
+        Ok(Self { socket, rules, buffer: Vec::with_capacity(64 * 1024) })
     }
 
     /// Waits until there is something to read, or for so long.
     pub fn wait(&self, limit: Duration) -> io::Result<bool> {
         let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)], limit) {
+        let sockets = std::iter::once(&self.socket).chain(&self.rules);
+        let mut sockets: Vec<_> =
+            sockets.map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)).collect();
+        match poll(&mut sockets, limit) {
             Ok(ready) => Ok(ready > 0),
             Err(Errno::EINTR) => Ok(false),
             Err(error) => Err(error.into()),
@@ -76,15 +79,43 @@ impl Monitor {
     /// All news so far, without waiting; nothing where there was none.
     pub fn read(&mut self, interest: &Interest) -> io::Result<BTreeSet<Heard>> {
         let mut heard = BTreeSet::new();
-        loop {
-            self.buffer.clear();
-            match self.socket.recv(&mut self.buffer, 0) {
-                Ok(_) => heard.extend(messages(&self.buffer, interest)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(heard),
-                // ENOBUFS.
-                Err(error) if error.raw_os_error() == Some(105) => drop(heard.insert(Heard::TooMuch)),
-                Err(error) => return Err(error),
-            }
+        drain(&self.socket, &mut self.buffer, |bytes| match bytes {
+            Some(bytes) => heard.extend(messages(bytes, interest)),
+            None => drop(heard.insert(Heard::TooMuch)),
+        })?;
+        if let Some(socket) = &self.rules {
+            drain(socket, &mut self.buffer, |bytes| {
+                if bytes.is_none_or(rules::concern_us) {
+                    heard.insert(Heard::Rules);
+                }
+            })?;
+        }
+        Ok(heard)
+    }
+}
+
+fn listening(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
+    let mut socket = Socket::new(protocol)?;
+    socket.bind(&SocketAddr::new(0, 0))?;
+    for group in groups {
+        socket.add_membership(*group)?;
+    }
+    socket.set_non_blocking(true)?;
+    // What is lost is looked for all the same.
+    let _ = socket.set_rx_buf_sz(WAITING);
+    Ok(socket)
+}
+
+/// Takes all that waits to be read; nothing where something was lost.
+fn drain(socket: &Socket, buffer: &mut Vec<u8>, mut take: impl FnMut(Option<&[u8]>)) -> io::Result<()> {
+    loop {
+        buffer.clear();
+        match socket.recv(buffer, 0) {
+            Ok(_) => take(Some(&buffer[..])),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            // ENOBUFS.
+            Err(error) if error.raw_os_error() == Some(105) => take(None),
+            Err(error) => return Err(error),
         }
     }
 }
@@ -146,4 +177,29 @@ fn leads_into(route: &RouteMessage, ranges: &[Cidr]) -> bool {
         _ => None,
     });
     address.is_some_and(|address| ranges.iter().any(|range| range.contains(address)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn whatever_is_said_is_taken_in(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
+            let _ = messages(&bytes, &Interest::default());
+            let _ = rules::concern_us(&bytes);
+        }
+
+        /// Messages that begin as the kernel's do: their length and kind are right, the rest is anything.
+        #[test]
+        fn whatever_a_message_holds_is_taken_in(kind in 16..140u16, body in prop::collection::vec(any::<u8>(), 0..256)) {
+            let length = u32::try_from(16 + body.len()).expect("it is short");
+            let header = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10]].concat();
+            let _ = messages(&[&header[..], &body].concat(), &Interest::default());
+            let nft = [&length.to_ne_bytes()[..], &(0xa00 | kind & 0x1f).to_ne_bytes(), &[0; 10], &body].concat();
+            let _ = rules::concern_us(&nft);
+        }
+    }
 }
