@@ -8,6 +8,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
 
+use super::agent::Program;
 use super::cluster::{Backend, Cluster, Machine};
 use super::{all_ours, joined};
 
@@ -172,5 +173,48 @@ async fn a_link_that_is_renamed_or_has_another_address_is_followed() {
             if route.contains("via 192.168.7.101") { Ok(()) } else { Err(route) }
         })
         .await;
+    cluster.everybody_is_reached().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rules_that_were_flushed_are_back_at_once() {
+    let cluster = joined(Backend::HostGw).await;
+    let first = &cluster.machines[0];
+    let rules = || {
+        let rules = first.node.sh("iptables -S FORWARD; ip6tables -S FORWARD; nft list tables");
+        let ours = |line: &&str| line.contains("causeway");
+        rules.lines().filter(ours).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let all = |count: usize| if count == 6 { Ok(()) } else { Err(format!("{:?}", rules())) };
+    cluster.until("the rules are there", async || all(rules().len())).await;
+    for fault in
+        ["iptables -F FORWARD", "ip6tables -F FORWARD", "nft delete table ip causeway", "nft flush ruleset"]
+    {
+        // A chain that is gone has no policy any more: it comes back with the next command.
+        first.node.sh(&format!("{fault}; iptables -P FORWARD DROP; ip6tables -P FORWARD DROP"));
+        let start = Instant::now();
+        cluster.until(&format!("after `{fault}` the rules are back"), async || all(rules().len())).await;
+        assert!(start.elapsed() < SOON, "`{fault}` was put right after {:?}", start.elapsed());
+    }
+    cluster.everybody_is_reached().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_kernel_refuses_is_told_and_done_once_it_can_be() {
+    let mut cluster = Cluster::new(Backend::Vxlan).await;
+    // Two links of one VXLAN cannot be.
+    cluster.machines[0].node.sh("ip link add others type vxlan id 1 dstport 8472 dev eth0");
+    for number in 1..=3 {
+        cluster.start_with(number, Program::Causeway, &["--healthz-port=8080"]);
+    }
+    cluster
+        .until("it is told", async || {
+            let told = events(&cluster, "node1", "KernelRefused").await.join("; ");
+            let said = told.contains("make the link flannel.1: File exists");
+            said.then_some(()).ok_or_else(|| cluster.machines[0].log())
+        })
+        .await;
+    assert!(cluster.machines[0].node.sh("ip link show others").contains("others"), "it is somebody else's");
+    cluster.machines[0].node.sh("ip link del others");
     cluster.everybody_is_reached().await;
 }
