@@ -231,6 +231,7 @@ fn help_names_every_command_and_every_flag_with_a_sentence() {
         "--bare",
         "--apply",
         "--rules",
+        "--nodes",
         "--once",
         "--output",
         "--dir",

@@ -34,6 +34,7 @@ pub struct Request {
 /// A conversation with the kernel.
 pub struct Netlink {
     socket: Socket,
+    port: u32,
     sequence: u32,
     buffer: Vec<u8>,
 }
@@ -42,7 +43,7 @@ impl Netlink {
     /// With that of the network namespace that this thread is in, and stays with it wherever it is used.
     pub fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind_auto()?;
+        let port = socket.bind_auto()?.port_number();
         socket.connect(&SocketAddr::new(0, 0))?;
         // Errors come without the request that they are about, and lists with nothing but what was asked for; older kernels
         // do neither, and need not.
@@ -50,7 +51,12 @@ impl Netlink {
         let _ = socket.set_netlink_get_strict_chk(true);
         let _ = socket.set_rx_buf_sz(WAITING);
         setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::seconds(ANSWERS_WITHIN))?;
-        Ok(Self { socket, sequence: 0, buffer: Vec::with_capacity(LARGEST_PART) })
+        Ok(Self { socket, port, sequence: 0, buffer: Vec::with_capacity(LARGEST_PART) })
+    }
+
+    /// The number of this end.
+    pub fn port(&self) -> Option<u32> {
+        Some(self.port).filter(|port| *port != 0)
     }
 
     /// Lists. One that is [interrupted](io::ErrorKind::Interrupted) may lack something: it has to be made again.

@@ -278,8 +278,11 @@ fn what_others_change_is_heard_and_what_we_put_is_not() {
     let machine = &mut cluster.machines[0];
     let mut monitor = machine.node.inside(Monitor::open).join().expect("no panic").expect("it listens");
     // Links that were just made may still say something.
-    let pods =
-        Interest { ranges: vec![range("10.244.0.0/16"), range("fd00:10:244::/48")], ..Interest::default() };
+    let pods = Interest {
+        ranges: vec![range("10.244.0.0/16"), range("fd00:10:244::/48")],
+        own: machine.kernel.port().into_iter().collect(),
+        ..Interest::default()
+    };
     while !monitor.read(&pods).expect("read").is_empty() {
         std::thread::sleep(std::time::Duration::from_millis(500));
     }
@@ -287,6 +290,7 @@ fn what_others_change_is_heard_and_what_we_put_is_not() {
     assert!(!monitor.read(&pods).expect("read").contains(&Heard::Routes(family)));
     let cases = [
         ("ip route del 10.244.2.0/24", Heard::Routes(Family::V4)),
+        ("ip route add 10.244.2.0/24 via 192.168.7.9 proto 158", Heard::Routes(Family::V4)),
         ("ip route replace 10.244.3.0/24 via 192.168.7.9", Heard::Routes(Family::V4)),
         ("ip -6 route add fd00:10:244:9::/64 via fd00:192:168::9", Heard::Routes(Family::V6)),
         ("ip route add default via 192.168.7.9", Heard::Links),
@@ -308,7 +312,7 @@ fn far_ends_are_heard_of_on_our_links_alone() {
     machine.converge(&network(Family::V4, VXLAN), &Cluster::nodes(Family::V4, VXLAN));
     let mut monitor = machine.node.inside(Monitor::open).join().expect("no panic").expect("it listens");
     let index = machine.node.sh("ip -o link show flannel.1 | cut -d: -f1").trim().parse().expect("an index");
-    let ours = Interest { links: [index].into(), ranges: Vec::new() };
+    let ours = Interest { links: [index].into(), ..Interest::default() };
     for (change, heard) in [
         ("ip neigh del 10.244.2.0 dev flannel.1", Heard::Routes(Family::V4)),
         ("bridge fdb del 02:00:00:00:07:02 dev flannel.1 dst 192.168.7.2", Heard::TooMuch),

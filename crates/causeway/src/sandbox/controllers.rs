@@ -4,30 +4,15 @@
 //! sandbox. Its pid is in `<dir>/<cluster>.controller.pid`, so that anybody may kill it. While there
 //! is a file `<dir>/<cluster>.hold`, a controller that ended is not brought back.
 
-use std::fs::{File, OpenOptions};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
 
-use anyhow::Context;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use tokio::process::{Child, Command};
-use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::addresses::Cluster;
-use super::marks;
 use super::progress::Progress;
 use super::rules::Ports;
-
-const BACKOFF: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(5);
-/// A controller that lived this long starts again with the shortest back-off.
-const HEALTHY: Duration = Duration::from_secs(10);
-const GRACE: Duration = Duration::from_secs(3);
-/// How often is looked whether a controller is still held back.
-const LOOK: Duration = Duration::from_millis(25);
+use super::supervise::{Process, log_file};
 
 /// What is needed to run one cluster's controller.
 #[derive(Clone, Debug)]
@@ -48,96 +33,40 @@ pub(super) struct Controller {
 impl Controller {
     /// Keeps the controller running until `stop`, then ends it politely.
     pub(super) async fn supervise(self, stop: CancellationToken, progress: Progress) -> anyhow::Result<()> {
-        let mut backoff = BACKOFF;
-        while !stop.is_cancelled() {
-            if self.held_back(&stop).await {
-                backoff = BACKOFF;
-                continue;
-            }
-            let born = Instant::now();
-            let mut child = self.spawn()?;
-            let status = tokio::select! {
-                status = child.wait() => status?,
-                () = stop.cancelled() => {
-                    end(&mut child).await;
-                    break;
-                }
-            };
-            progress.note(&format!(
-                "the controller of {} ended ({status}); unless it is held it is brought back; its log: {}",
-                self.cluster,
-                log_file(&self.folder, self.cluster).display()
-            ));
-            backoff = if born.elapsed() > HEALTHY { BACKOFF } else { (backoff * 2).min(LONGEST) };
-            tokio::select! {
-                () = sleep(backoff) => {}
-                () = stop.cancelled() => {}
-            }
-        }
-        let _ = std::fs::remove_file(self.pid_file());
-        Ok(())
+        self.process().supervise(stop, progress).await
     }
 
-    fn pid_file(&self) -> PathBuf {
-        self.folder.join(format!("{}.controller.pid", self.cluster))
+    fn process(&self) -> Process {
+        let Controller { cluster, folder, .. } = self;
+        Process {
+            title: format!("the controller of {cluster}"),
+            program: self.program.clone(),
+            args: self.args(),
+            env: Vec::new(),
+            namespace: None,
+            log: log_file(folder, &format!("{cluster}-controller")),
+            pid_file: folder.join(format!("{cluster}.controller.pid")),
+            hold: folder.join(format!("{cluster}.hold")),
+            sandbox: self.sandbox.clone(),
+        }
     }
 
-    /// Waits while somebody wants the controller to be away; false when nobody did.
-    async fn held_back(&self, stop: &CancellationToken) -> bool {
-        let hold = self.folder.join(format!("{}.hold", self.cluster));
-        if !hold.exists() {
-            return false;
-        }
-        // Whoever reads the file must not kill a stranger who got the number.
-        let _ = std::fs::remove_file(self.pid_file());
-        while hold.exists() && !stop.is_cancelled() {
-            sleep(LOOK).await;
-        }
-        true
-    }
-
-    fn spawn(&self) -> anyhow::Result<Child> {
-        let log = open_log(&self.folder, self.cluster)?;
-        let mut command = Command::new(&self.program);
-        command.arg("controller").arg("--kubeconfig").arg(&self.kubeconfig);
-        command.args(self.lease_namespace.iter().flat_map(|name| ["--lease-namespace", name]));
-        command.args(["--identity", &format!("sandbox-{}", self.cluster)]);
-        command.args(["--listen", "127.0.0.1:0", "--exit-with-parent"]);
+    fn args(&self) -> Vec<OsString> {
+        let mut args: Vec<OsString> = vec!["controller".into(), "--kubeconfig".into()];
+        args.push(self.kubeconfig.clone().into());
+        args.extend(self.lease_namespace.iter().flat_map(|name| ["--lease-namespace", name]).map(Into::into));
+        args.extend(["--identity".into(), format!("sandbox-{}", self.cluster).into()]);
+        args.extend(["--listen", "127.0.0.1:0", "--exit-with-parent"].map(Into::into));
         if let Some(Ports { listen, clients, .. }) = &self.rules {
-            command.args(["--enable", "vpc,rules", "--rules-listen", &listen.to_string()]);
-            command.args(["--rules-clients-listen", &clients.to_string()]);
+            args.extend(["--enable", "vpc,rules", "--rules-listen"].map(Into::into));
+            args.push(listen.to_string().into());
+            args.extend(["--rules-clients-listen".into(), clients.to_string().into()]);
         }
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        command.env(marks::SANDBOX, &self.sandbox).process_group(0).kill_on_drop(true);
-        let child = command.spawn().with_context(|| format!("cannot run {}", self.program.display()))?;
-        if let Some(pid) = child.id() {
-            std::fs::write(self.pid_file(), format!("{pid}\n")).context("cannot write the pid file")?;
-        }
-        Ok(child)
+        args
     }
 }
 
 /// A cluster's kubeconfig in the sandbox's folder.
 pub(super) fn kubeconfig(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.kubeconfig"))
-}
-
-/// Where a controller's words go.
-pub(super) fn log_file(folder: &Path, cluster: Cluster) -> PathBuf {
-    folder.join("logs").join(format!("{cluster}-controller.log"))
-}
-
-fn open_log(folder: &Path, cluster: Cluster) -> anyhow::Result<File> {
-    let path = log_file(folder, cluster);
-    let opened = OpenOptions::new().create(true).append(true).open(&path);
-    opened.with_context(|| format!("cannot open {}", path.display()))
-}
-
-async fn end(child: &mut Child) {
-    if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()) {
-        let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
-    }
-    if timeout(GRACE, child.wait()).await.is_err() {
-        let _ = child.kill().await;
-    }
 }

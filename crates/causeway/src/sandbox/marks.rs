@@ -44,7 +44,8 @@ fn marked(mark: &[u8]) -> Vec<Pid> {
     pids.filter(|pid| *pid != own && carries(*pid, mark)).map(Pid::from_raw).collect()
 }
 
-fn carries(pid: i32, mark: &[u8]) -> bool {
+/// Whether a process carries the mark.
+pub(super) fn carries(pid: i32, mark: &[u8]) -> bool {
     let environment = std::fs::read(Path::new("/proc").join(pid.to_string()).join("environ"));
     environment.is_ok_and(|text| text.split(|byte| *byte == 0).any(|entry| entry == mark))
 }

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! [`addresses`] says who lives where, [`topology`] lays the cables, [`site`] is one cluster,
-//! [`up`] is the order in which things start and end, [`proof`] sends the packets.
+//! [`up`] is the order in which things start and end, [`proof`] sends the packets. With `--nodes` [`nodes`] adds some,
+//! on which `causeway node` runs.
 //!
 //! Invariant: everything that exists outside this process's memory ends with it. Namespaces are
 //! unnamed and held by descriptors, processes carry a mark by which they are found, files are in
@@ -30,6 +31,7 @@ mod marks;
 mod measure;
 mod nat;
 mod netns;
+mod nodes;
 mod pod_status;
 mod preflight;
 mod progress;
@@ -41,6 +43,7 @@ mod running;
 mod site;
 mod start_time;
 mod submariner;
+mod supervise;
 mod tools;
 mod topology;
 mod tunnel;
@@ -102,6 +105,11 @@ pub(crate) struct Args {
     /// Have the controllers serve rules too, on loopback, with data planes under which a rule is changed.
     #[arg(long, conflicts_with = "measure")]
     pub(crate) rules: bool,
+    /// Give each cluster N nodes with a pod and a `causeway node` on each, and show who reaches whom before and after
+    /// the routes of one are deleted.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=i64::from(nodes::MOST)),
+          conflicts_with_all = ["measure", "kubeconfig"])]
+    pub(crate) nodes: Option<u8>,
     /// Prove that packets cross, then exit: 0 if they did, 1 if not.
     #[arg(long)]
     pub(crate) once: bool,

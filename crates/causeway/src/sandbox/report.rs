@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::controllers::kubeconfig;
+use super::nodes::NodesReport;
 use super::proof::Proof;
 use super::rules::RulesReport;
 use super::tools;
@@ -36,6 +37,9 @@ pub(super) struct Report {
     /// Empty when no rules were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) rules: Vec<RulesReport>,
+    /// Empty when no nodes were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) nodes: Vec<NodesReport>,
 }
 
 /// One cluster.
@@ -115,9 +119,15 @@ impl Report {
         if !self.rules.is_empty() {
             let _ = writeln!(text, "{}", self.rules_table());
         }
+        for nodes in &self.nodes {
+            let _ = writeln!(text, "{}", nodes.table());
+        }
         // Sentences would make the table too wide for any screen.
         for t in self.tunnels.iter().filter(|tunnel| !tunnel.ready) {
             let _ = writeln!(text, "! {} {}: {}", t.cluster, t.name, t.message);
+        }
+        for mended in self.nodes.iter().filter_map(NodesReport::sentence) {
+            let _ = writeln!(text, "{mended}");
         }
         let _ = writeln!(text, "{}", self.verdict());
         if self.stays {
@@ -194,10 +204,11 @@ impl Report {
              export KUBECONFIG={}\n  \
              kubectl get vpcnattunnels,gatewayexips -A\n  \
              {speak}\n  \
-             kubectl exec -n kube-system vpc-nat-gw-gw1-0 -- ip route{}",
+             kubectl exec -n kube-system vpc-nat-gw-gw1-0 -- ip route{}{}",
             self.folder.display(),
             config.display(),
             self.rules.first().map(rules_next).unwrap_or_default(),
+            self.nodes.first().map(NodesReport::next).unwrap_or_default(),
         )
     }
 }
@@ -211,7 +222,8 @@ fn rules_next(served: &RulesReport) -> String {
     )
 }
 
-fn table(header: &[&str]) -> Table {
+/// An empty table.
+pub(super) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_BORDERS_ONLY).set_header(header.to_vec());
     table

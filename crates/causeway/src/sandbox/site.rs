@@ -1,5 +1,6 @@
 //! One member cluster: its API server, its network, and those parts of a cluster that we play.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -183,6 +184,14 @@ impl Site {
         match &self.server {
             ApiServer::Embedded(_) => (kubeconfig(folder, &id), None),
             ApiServer::Given(_) => (given::controller_kubeconfig(folder, &id), Some(given::LEASE_NAMESPACE)),
+        }
+    }
+
+    /// Where its API server listens, if that is one of ours.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        match &self.server {
+            ApiServer::Embedded(server) => Some(server.address()),
+            ApiServer::Given(_) => None,
         }
     }
 

@@ -20,10 +20,10 @@ use super::nat::{self, Variant};
 use super::netns::{Namespace, NamespaceError};
 
 /// No IPv6 chatter: the sandbox's networks are IPv4 only.
-const QUIET: &[(&str, &str)] =
+pub(super) const QUIET: &[(&str, &str)] =
     &[("ipv6/conf/all/disable_ipv6", "1"), ("ipv6/conf/default/disable_ipv6", "1")];
 /// A redirect to a gateway would outlive a failover by minutes in the client's cache.
-const ROUTER: &[(&str, &str)] = &[
+pub(super) const ROUTER: &[(&str, &str)] = &[
     ("ipv4/ip_forward", "1"),
     ("ipv4/conf/all/send_redirects", "0"),
     ("ipv4/conf/default/send_redirects", "0"),
@@ -203,12 +203,13 @@ fn lan_lines(role: Role) -> Vec<String> {
 
 /// A hardware address that follows from the IP address, so that neighbours still know a pod that
 /// was replaced, and a bridge that gets another port.
-fn hardware(ip: Ipv4Addr) -> String {
+pub(super) fn hardware(ip: Ipv4Addr) -> String {
     let [a, b, c, d] = ip.octets();
     format!("0a:58:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
 }
 
-async fn cable(
+/// Plugs a namespace into a bridge of another.
+pub(super) async fn cable(
     switch: &Namespace,
     bridge: &str,
     port: &str,

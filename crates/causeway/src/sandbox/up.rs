@@ -4,6 +4,7 @@
 //! tunnels included, and the controllers start on what is there. Nothing waits for a pod: all
 //! parts work from present state, in whatever order the rest arrives.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use super::folder::Folder;
 use super::marks::{self, kill_marked};
 use super::measure::{self, Measurement};
 use super::nat::Variant;
+use super::nodes::{Nodes, Running};
 use super::progress::Progress;
 use super::proof::{Caller, Proof};
 use super::report::{Report, TunnelReport};
@@ -52,6 +54,8 @@ pub(super) struct Sandbox {
     far: Option<usize>,
     /// The data planes, when rules were asked for.
     rules: Option<Rules>,
+    /// Nodes with agents, when they were asked for.
+    nodes: Option<Nodes>,
 }
 
 impl Sandbox {
@@ -66,6 +70,7 @@ impl Sandbox {
             stop: CancellationToken::new(),
             far: None,
             rules: None,
+            nodes: None,
         }
     }
 
@@ -106,20 +111,32 @@ impl Sandbox {
         let ports =
             if args.rules { (0..clusters.len()).map(Ports::choose).collect() } else { Ok(Vec::new()) };
         let ports: Vec<Ports> = ports?;
-        self.start_controllers(folder, &ports)?;
+        let program = std::env::current_exe().context("cannot tell which program this is")?;
+        self.start_controllers(&program, folder, &ports);
         if args.rules {
             self.rules = Some(Rules::start(&self.sites, &ports, &self.progress));
+        }
+        if let Some(count) = args.nodes {
+            let running = Running {
+                program: &program,
+                sandbox: &self.name,
+                folder,
+                progress: &self.progress,
+                stop: &self.stop,
+                agents: &mut self.controllers,
+                relays: &mut self.tasks,
+            };
+            self.nodes = Some(Nodes::start(&self.sites, count, running).await?);
         }
         Ok(())
     }
 
-    fn start_controllers(&mut self, folder: &Folder, ports: &[Ports]) -> anyhow::Result<()> {
-        let program = std::env::current_exe().context("cannot tell which program this is")?;
+    fn start_controllers(&mut self, program: &Path, folder: &Folder, ports: &[Ports]) {
         for (at, site) in self.sites.iter().enumerate() {
             let (kubeconfig, lease_namespace) = site.controller(folder.path());
             let controller = Controller {
                 cluster: site.cluster,
-                program: program.clone(),
+                program: program.to_owned(),
                 kubeconfig,
                 lease_namespace,
                 rules: ports.get(at).cloned(),
@@ -128,7 +145,6 @@ impl Sandbox {
             };
             self.controllers.spawn(controller.supervise(self.stop.clone(), self.progress.clone()));
         }
-        Ok(())
     }
 
     /// Waits for what was asked for, at most `patience`, and says what came of it.
@@ -151,22 +167,29 @@ impl Sandbox {
                 None => (Vec::new(), Ok(())),
             }
         };
-        let both = async {
+        let nodes = async {
+            match &self.nodes {
+                Some(nodes) => nodes.prove(patience, &self.progress).await,
+                None => (Vec::new(), Ok(())),
+            }
+        };
+        let all = async {
             let done = match timeout(patience, work).await {
                 Ok(done) => done,
                 Err(_) if far.is_some() => Err(anyhow::anyhow!("no packet came back within {patience:?}")),
                 Err(_) => Err(anyhow::anyhow!("the gateways were not exchanged within {patience:?}")),
             };
-            (done, rules.await)
+            (done, rules.await, nodes.await)
         };
-        let (outcome, (seen, distributed)) = tokio::select! {
-            both = both => both,
+        let (outcome, (seen, distributed), (reached, mended)) = tokio::select! {
+            all = all => all,
             error = broken(&mut self.tasks) => return Err(error),
             error = broken(&mut self.controllers) => return Err(error),
         };
         report.rules = seen;
+        report.nodes = reached;
         report.tunnels = self.tunnels(outcome.is_ok()).await;
-        let outcome = outcome.and(distributed);
+        let outcome = outcome.and(distributed).and(mended);
         let hint = "what went on is in its logs/ (--dir keeps them)";
         report.reason = outcome.err().map(|error| format!("{error:#}; {hint}"));
         if report.reason.is_none() && report.proof.as_ref().is_some_and(|proof| !proof.holds()) {

@@ -110,7 +110,8 @@ impl Site {
     /// Writes something that is no rule: a list that is made afterwards has a higher version.
     pub(crate) async fn raise_versions(&self, name: &str) {
         let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), "default");
-        let map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": name } })).expect("a ConfigMap");
+        let map: ConfigMap =
+            serde_json::from_value(json!({ "metadata": { "name": name } })).expect("a ConfigMap");
         maps.create(&PostParams::default(), &map).await.expect("it is created");
     }
 

@@ -28,23 +28,24 @@ impl Leases {
     /// Has the kernel hold of a family what it should.
     pub(super) async fn keep_kernel(self: Arc<Self>, family: Family, term: &Term) -> Next {
         let heard = lock(&self.kept[&family].heard).take();
-        let (revision, want) = match self.wanted(family) {
-            Ok(wanted) => wanted,
+        let want = match self.wanted(family) {
+            Ok(want) => want,
             Err(why) => {
                 // What it holds it goes on holding; whatever is waited for comes as an event.
-                self.say_waiting(&why, term);
+                let all = self.desk.state().waiting();
+                self.say_waiting(&all.unwrap_or(why), term);
                 return Next::Done;
             }
         };
-        let room = self.clone();
-        let looked = tokio::task::spawn_blocking(move || room.converge(family, &want)).await;
+        let (room, wanted) = (self.clone(), want.clone());
+        let looked = tokio::task::spawn_blocking(move || room.converge(family, &wanted)).await;
         let looked = looked.map_err(io::Error::other).flatten();
         let kept = &self.kept[&family];
         match looked {
             Ok(looked) => {
-                let before = lock(&kept.converged).replace(revision);
+                let before = lock(&kept.converged).replace(want.clone());
                 *lock(&kept.link) = looked.link;
-                let is_repair = before == Some(revision);
+                let is_repair = before.is_some_and(|before| Arc::ptr_eq(&before, &want) || before == want);
                 self.report(family, &looked, heard.filter(|_| is_repair), is_repair, term);
                 let next = if looked.is_whole { Next::After(self.options.check_every) } else { Next::Retry };
                 self.desk.tell(Event::Held(family, Ok(looked.holding)));
@@ -60,27 +61,34 @@ impl Leases {
     }
 
     /// What the kernel should hold, worked out once for each revision of the state.
-    fn wanted(&self, family: Family) -> Result<(u64, Arc<Want>), String> {
+    fn wanted(&self, family: Family) -> Result<Arc<Want>, String> {
         let state = self.desk.state();
         let revision = state.revision();
         let mut known = lock(&self.kept[&family].want);
         if let Some((of, want)) = &*known
             && *of == revision
         {
-            return Ok((revision, want.clone()));
+            return Ok(want.clone());
         }
         let (want, admitted) = state.want(family)?;
         self.say_refused(family, &admitted);
         let want = Arc::new(want);
         *known = Some((revision, want.clone()));
-        Ok((revision, want))
+        Ok(want)
+    }
+
+    /// Opens a conversation with the kernel; what is changed in it is no news.
+    fn open(&self, family: Family) -> io::Result<Kernel> {
+        let kernel = Kernel::open()?;
+        *lock(&self.kept[&family].port) = kernel.port();
+        Ok(kernel)
     }
 
     fn converge(&self, family: Family, want: &Want) -> io::Result<Looked> {
         let mut kept = lock(&self.kept[&family].kernel);
         let mut kernel = match kept.take() {
             Some(kernel) => kernel,
-            None => Kernel::open()?,
+            None => self.open(family)?,
         };
         // One that has failed may still have answers on their way: it is not kept.
         let looked = converge(&mut kernel, family, want)?;

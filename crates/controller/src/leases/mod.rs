@@ -63,12 +63,14 @@ struct Kept {
     kernel: Mutex<Option<Kernel>>,
     /// What it should hold, of which revision of the state.
     want: Mutex<Option<(u64, Arc<Want>)>>,
-    /// Of which revision it held everything.
-    converged: Mutex<Option<u64>>,
+    /// What it was last made to hold: whatever is missing of that, somebody else took away.
+    converged: Mutex<Option<Arc<Want>>>,
     /// Since when there are news of the kernel that nobody has looked into.
     heard: Mutex<Option<Instant>>,
     /// Its link's index, if it has one.
     link: Mutex<Option<u32>>,
+    /// Under which number the kernel knows the conversation.
+    port: Mutex<Option<u32>>,
 }
 
 /// The room.
@@ -116,7 +118,8 @@ impl Leases {
     fn interest(&self) -> Interest {
         let ranges: Vec<Cidr> = self.options.given.networks.iter().map(|network| network.range).collect();
         let links = self.kept.values().filter_map(|kept| *lock(&kept.link)).collect();
-        Interest { links, ranges }
+        let own = self.kept.values().filter_map(|kept| *lock(&kept.port)).collect();
+        Interest { links, ranges, own }
     }
 }
 

@@ -14,9 +14,13 @@ use super::{Leases, lock};
 use crate::election::Term;
 use crate::events::News;
 
+/// The reason of events that say what was put right.
+pub(super) const REPAIRED: &str = "Repaired";
 /// What readiness waits for after all is listed.
 pub(super) const ANNOUNCEMENT: &str = "announcement";
-/// Events of one reason are no more frequent: a storm of repairs must not become one of events.
+/// Of one reason so many events may come at once, and after that one each time this has passed: a storm of repairs must not
+/// become one of events.
+const EVENTS_AT_ONCE: u32 = 5;
 const EVENTS_EVERY: Duration = Duration::from_secs(10);
 /// How many things a sentence names.
 const NAMED: usize = 3;
@@ -24,9 +28,36 @@ const NAMED: usize = 3;
 /// What was last said.
 #[derive(Default)]
 pub(super) struct Said {
-    events: Mutex<BTreeMap<&'static str, (Instant, String)>>,
+    events: Mutex<BTreeMap<&'static str, Told>>,
     waiting: Mutex<Option<String>>,
     refused: Mutex<BTreeMap<Family, BTreeMap<String, String>>>,
+}
+
+/// What was told for one reason.
+struct Told {
+    last: String,
+    /// How many more may be told, and since when it is as many.
+    left: u32,
+    since: Instant,
+}
+
+impl Told {
+    fn new() -> Self {
+        Self { last: String::new(), left: EVENTS_AT_ONCE, since: Instant::now() }
+    }
+
+    /// Whether one more may be told.
+    fn take(&mut self) -> bool {
+        let earned = self.since.elapsed().as_secs() / EVENTS_EVERY.as_secs();
+        if earned > 0 {
+            let earned = u32::try_from(earned).unwrap_or(u32::MAX);
+            self.left = self.left.saturating_add(earned).min(EVENTS_AT_ONCE);
+            self.since = Instant::now();
+        }
+        let may = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        may
+    }
 }
 
 /// The first few, and how many more there are.
@@ -53,7 +84,7 @@ impl Leases {
             if is_repair {
                 self.metrics.count_repairs(family, steps, heard.map(|heard| heard.elapsed()));
                 tracing::warn!(%family, steps = steps.len(), what, "what somebody changed was put right");
-                self.tell(term, false, "Repaired", format!("{family}: {what}"));
+                self.tell(term, false, REPAIRED, format!("{family}: {what}"));
             } else {
                 tracing::info!(%family, steps = steps.len(), routes = holding.routes, what, "changed");
             }
@@ -112,16 +143,16 @@ impl Leases {
         }
     }
 
-    /// Publishes an event of this node, unless the same was said last, or another of its reason a moment ago.
+    /// Publishes an event of this node, unless the same was said last or too many were. Every repair is one of its own.
     pub(super) fn tell(&self, term: &Term, warning: bool, reason: &'static str, note: String) -> bool {
-        let mut events = lock(&self.said.events);
-        let is_due = |(at, last): &(Instant, String)| {
-            at.elapsed() >= EVENTS_EVERY && (*last != note || reason == "Repaired")
-        };
-        if !events.get(reason).is_none_or(is_due) {
-            return false;
+        {
+            let mut events = lock(&self.said.events);
+            let told = events.entry(reason).or_insert_with(Told::new);
+            if told.last == note && reason != REPAIRED || !told.take() {
+                return false;
+            }
+            told.last.clone_from(&note);
         }
-        events.insert(reason, (Instant::now(), note.clone()));
         let name = self.options.given.name.clone();
         // Kubelets' own events have the name for it, and `kubectl describe` looks for that.
         let uid = Some(name.clone());

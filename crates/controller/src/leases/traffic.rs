@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdout, Command};
 use tokio::time::timeout;
 
+use super::report::REPAIRED;
 use super::{Leases, lock};
 use crate::election::Term;
 use crate::queue::Next;
@@ -34,7 +35,7 @@ impl Leases {
         }
         if !changed.is_empty() && *lock(&self.traffic) == Some(want.clone()) {
             self.metrics.count_rules(changed.len());
-            self.tell(term, false, "Repaired", changed.join(", "));
+            self.tell(term, false, REPAIRED, changed.join(", "));
         }
         match trouble {
             None => {

@@ -143,7 +143,7 @@ impl State {
         self.nodes.get(&self.given.name)?.own.as_ref()
     }
 
-    /// How often what the kernel should hold may have changed. While this stays, whatever is to be done is a repair.
+    /// How often what the kernel should hold may have changed: while this stays, that does.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -183,6 +183,13 @@ impl State {
         let mac = self.given.macs.get(&family).copied().unwrap_or_default();
         let mtu = self.given.mtu.unwrap_or(mtu);
         Ok((network, Place { subnet, public, link, mtu, neighbours, mac }))
+    }
+
+    /// What is waited for, of all families; nothing where all have their place.
+    pub fn waiting(&self) -> Option<String> {
+        let mut whys: Vec<String> = self.families().filter_map(|family| self.place(family).err()).collect();
+        whys.dedup();
+        (!whys.is_empty()).then(|| whys.join("; "))
     }
 
     /// Which nodes are reached over a family, and why others are not.

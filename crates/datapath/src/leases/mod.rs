@@ -35,6 +35,11 @@ impl Kernel {
         Netlink::open().map(Self)
     }
 
+    /// Under which number the kernel knows this conversation, and tells others who changed something.
+    pub fn port(&self) -> Option<u32> {
+        self.0.port()
+    }
+
     /// What it holds of a family, and the link of this name if it has one.
     pub fn observe(&mut self, family: Family, link: Option<&str>) -> io::Result<Have> {
         observe::observe(&mut self.0, family, link)

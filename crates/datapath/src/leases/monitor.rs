@@ -13,7 +13,6 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::PROTOCOL;
 use super::observe::ip;
 
 /// `RTNLGRP_LINK`, `_NEIGH`, `_IPV4_IFADDR`, `_IPV4_ROUTE`, `_IPV6_IFADDR`, `_IPV6_ROUTE`.
@@ -40,6 +39,8 @@ pub struct Interest {
     pub links: BTreeSet<u32>,
     /// Of routes only those into these ranges count, and default routes.
     pub ranges: Vec<Cidr>,
+    /// What is changed in these conversations with the kernel is no news.
+    pub own: BTreeSet<u32>,
 }
 
 /// Listens.
@@ -72,7 +73,7 @@ impl Monitor {
         }
     }
 
-    /// All news so far, without waiting; nothing where there was none. Routes that we put ourselves are none.
+    /// All news so far, without waiting; nothing where there was none.
     pub fn read(&mut self, interest: &Interest) -> io::Result<BTreeSet<Heard>> {
         let mut heard = BTreeSet::new();
         loop {
@@ -98,8 +99,10 @@ fn messages(mut bytes: &[u8], interest: &Interest) -> Vec<Heard> {
         };
         let length = (message.header.length as usize).next_multiple_of(4).min(bytes.len());
         bytes = if length == 0 { &[] } else { &bytes[length..] };
-        if let NetlinkPayload::InnerMessage(message) = message.payload {
-            heard.extend(meaning(&message, interest));
+        if let NetlinkPayload::InnerMessage(inner) = message.payload
+            && !interest.own.contains(&message.header.port_number)
+        {
+            heard.extend(meaning(&inner, interest));
         }
     }
     heard
@@ -123,7 +126,6 @@ fn meaning(message: &RouteNetlinkMessage, interest: &Interest) -> Option<Heard> 
         {
             Some(Heard::Links)
         }
-        RouteNetlinkMessage::NewRoute(route) if u8::from(route.header.protocol) == PROTOCOL => None,
         RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
             let heard = of(route.header.address_family);
             heard.filter(|_| leads_into(route, &interest.ranges))

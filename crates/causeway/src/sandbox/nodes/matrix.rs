@@ -1,0 +1,154 @@
+//! Who reaches whom: every pod asks every other, by sockets of our own made inside the pods.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use anyhow::Context;
+use futures::future::{join_all, try_join_all};
+use serde::Serialize;
+use tokio::net::UdpSocket;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout_at};
+
+use super::super::echo::PORT;
+use super::network::NodeNet;
+use super::report::hundredths;
+
+/// How often a pod asks before it is said that nobody answers.
+const TRIES: u32 = 3;
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// How many milliseconds an answer took, by who asked and who was asked; none where there was no answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub(super) struct Matrix(pub(super) BTreeMap<String, BTreeMap<String, Option<f64>>>);
+
+impl Matrix {
+    /// An error that names who does not reach whom.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let pairs = self.0.iter().flat_map(|(from, row)| row.iter().map(move |(to, took)| (from, to, took)));
+        let lost = pairs.filter(|(_, _, took)| took.is_none());
+        let lost: Vec<String> = lost.map(|(from, to, _)| format!("{from} → {to}")).collect();
+        anyhow::ensure!(lost.is_empty(), "no answer: {}", lost.join(", "));
+        Ok(())
+    }
+}
+
+/// Sockets from every pod to every other.
+pub(super) struct Lines(Vec<Line>);
+
+struct Line {
+    from: String,
+    to: String,
+    socket: UdpSocket,
+    number: u32,
+}
+
+impl Lines {
+    /// Opens them all.
+    pub(super) async fn open(nodes: &[NodeNet]) -> anyhow::Result<Lines> {
+        let pairs = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (from, to)));
+        let others = pairs.filter(|(from, to)| from.place != to.place);
+        try_join_all(others.map(|(from, to)| Line::open(from, to))).await.map(Lines)
+    }
+
+    /// Asks again and again until everybody has had an answer from everybody. Pending for ever while somebody has not:
+    /// bound it outside.
+    pub(super) async fn until_full(&mut self, pace: Duration) {
+        join_all(self.0.iter_mut().map(|line| line.first_answer(pace))).await;
+    }
+
+    /// What takes how long right now. First all ask at once, then those who were answered one after another: whoever
+    /// stands in line behind others measures these.
+    pub(super) async fn matrix(&mut self) -> Matrix {
+        let mut matrix = Matrix::default();
+        let answers = join_all(self.0.iter_mut().map(Line::answer)).await;
+        for (line, answer) in self.0.iter_mut().zip(answers) {
+            let again = if answer.is_some() { line.ask().await } else { None };
+            let quickest = answer.into_iter().chain(again).min().map(hundredths);
+            matrix.0.entry(line.from.clone()).or_default().insert(line.to.clone(), quickest);
+        }
+        matrix
+    }
+}
+
+impl Line {
+    async fn open(from: &NodeNet, to: &NodeNet) -> anyhow::Result<Line> {
+        let target = (to.place.pod(), PORT);
+        let open = move || {
+            let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+            socket.connect(target)?;
+            socket.set_nonblocking(true)?;
+            UdpSocket::from_std(socket)
+        };
+        let socket = from.pod.run(open).await?.context("cannot open a socket in a pod")?;
+        Ok(Line { from: from.place.name(), to: to.place.name(), socket, number: 0 })
+    }
+
+    /// Whatever comes counts, however long ago it was asked for. An error is an ICMP message: no answer.
+    async fn first_answer(&mut self, pace: Duration) {
+        let mut pace = interval(pace);
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut buffer = [0; 64];
+        loop {
+            tokio::select! {
+                _ = pace.tick() => {
+                    let question = self.question();
+                    let _ = self.socket.send(question.as_bytes()).await;
+                }
+                Ok(_) = self.socket.recv(&mut buffer) => return,
+            }
+        }
+    }
+
+    async fn answer(&mut self) -> Option<Duration> {
+        for _ in 0..TRIES {
+            let took = self.ask().await;
+            if took.is_some() {
+                return took;
+            }
+        }
+        None
+    }
+
+    async fn ask(&mut self) -> Option<Duration> {
+        let question = self.question();
+        let asked = Instant::now();
+        let deadline = asked + PATIENCE;
+        let answer = async {
+            self.socket.send(question.as_bytes()).await.ok()?;
+            let mut buffer = [0; 64];
+            // An answer to an earlier question does not count for this one.
+            while self.socket.recv(&mut buffer).await.ok()? != question.len()
+                || !buffer.starts_with(question.as_bytes())
+            {}
+            Some(asked.elapsed())
+        };
+        let took = timeout_at(deadline, answer).await.ok().flatten();
+        if took.is_none() {
+            // "No route" comes at once, and what is mended meanwhile is to be seen.
+            sleep_until(deadline).await;
+        }
+        took
+    }
+
+    fn question(&mut self) -> String {
+        self.number += 1;
+        format!("causeway {:08}", self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_not_reached_is_named() {
+        let row = |to: &str, took| BTreeMap::from([(to.to_owned(), took)]);
+        let mut matrix =
+            Matrix(BTreeMap::from([("a".into(), row("b", Some(0.1))), ("b".into(), row("a", Some(0.2)))]));
+        matrix.check().expect("everybody reaches everybody");
+        matrix.0.insert("b".into(), row("a", None));
+        assert_eq!(matrix.check().expect_err("somebody does not").to_string(), "no answer: b → a");
+    }
+}
