@@ -207,8 +207,10 @@ async fn flannels_cni_plugin_wires_pods_from_our_subnet_env() {
         assert!(v4.starts_with(&format!("10.244.{number}.")) && v4.ends_with("/24"), "{result}");
         assert!(v6.starts_with(&format!("fd00:10:244:{number}::")) && v6.ends_with("/64"), "{result}");
         addresses.push([v4, v6].map(|ip| ip.split('/').next().expect("an address").to_owned()));
+        let env = std::fs::read_to_string(container.subnet_env()).expect("subnet.env");
+        let mtu = env.lines().find_map(|line| line.strip_prefix("FLANNEL_MTU=")).expect("a size");
         let link = container.pod.sh("ip -o link show eth0");
-        assert!(link.contains(" mtu 1450 "), "as subnet.env has it: {link}");
+        assert!(link.contains(&format!(" mtu {mtu} ")), "{env}{link}");
     }
     let mut pings = Vec::new();
     for (from, container) in containers.iter().enumerate() {

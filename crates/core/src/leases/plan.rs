@@ -199,7 +199,12 @@ fn is_link_local(address: Cidr) -> bool {
 fn plan_ends(want: &Want, link: Option<&HeldLink>, steps: &mut Vec<Step>) {
     let (mut neighbours, mut fdb) = (&BTreeMap::new(), &BTreeMap::new());
     if let Some(link) = link {
-        (neighbours, fdb) = (&link.neighbours, &link.fdb);
+        fdb = &link.fdb;
+        // A link that gets another address forgets its neighbours.
+        let mac = |vxlan: &super::Vxlan| vxlan.mac;
+        if link.vxlan.as_ref().map(mac) == want.link.as_ref().map(|(_, link)| link.vxlan.mac) {
+            neighbours = &link.neighbours;
+        }
     }
     let missing = want.neighbours.iter().filter(|(address, mac)| neighbours.get(address) != Some(mac));
     steps.extend(missing.map(|(address, mac)| Step::PutNeighbour(*address, *mac)));

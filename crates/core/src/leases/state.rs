@@ -107,8 +107,6 @@ pub struct Given {
 pub struct Announcement {
     /// Its leases, one for each network.
     pub leases: Vec<(Network, Lease)>,
-    /// The addresses of the link that it uses, by which it can be seen whether others were asked for.
-    pub own: Vec<IpAddr>,
     /// The largest packet of its pods.
     pub mtu: u32,
 }
@@ -217,7 +215,7 @@ impl State {
 
     /// What this node says of itself; or what is waited for. Nothing is said before the kernel holds what others rely on.
     pub fn announcement(&self) -> Result<Announcement, String> {
-        let mut announcement = Announcement { leases: Vec::new(), own: Vec::new(), mtu: u32::MAX };
+        let mut announcement = Announcement { leases: Vec::new(), mtu: u32::MAX };
         for network in self.networks() {
             let family = network.range.family();
             let (network, place) = self.place(family)?;
@@ -229,7 +227,6 @@ impl State {
             };
             let lease = Lease { subnet: place.subnet, public: place.public, backend };
             announcement.leases.push((*network, lease));
-            announcement.own.extend(self.interfaces[&family].iter().map(|interface| interface.address));
             announcement.mtu = announcement.mtu.min(place.mtu.saturating_sub(header));
         }
         Ok(announcement)

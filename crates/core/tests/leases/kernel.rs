@@ -34,6 +34,10 @@ pub(crate) fn take(have: &mut Have, step: &Step) {
             let link = link(have);
             (link.up, link.is_marked) = (true, true);
             if let Some(vxlan) = &mut link.vxlan {
+                // As the kernel does when it is told an address; nobody tells it the one that is there.
+                if vxlan.mac != wanted.vxlan.mac {
+                    link.neighbours.clear();
+                }
                 (vxlan.mac, vxlan.mtu) = (wanted.vxlan.mac, wanted.vxlan.mtu);
             }
         }

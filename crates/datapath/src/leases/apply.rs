@@ -2,7 +2,7 @@
 
 use std::io;
 
-use causeway_core::leases::{Have, Link, Plan, Route, Step};
+use causeway_core::leases::{Have, Link, Mac, Plan, Route, Step};
 use causeway_core::{Cidr, Family};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
@@ -40,8 +40,9 @@ pub(super) fn apply(
     let (first, rest): (Vec<&Step>, Vec<&Step>) = plan.steps.iter().partition(|step| is_about_link(step));
     let mut failures = Vec::new();
     let mut index = have.link.as_ref().map_or(0, |link| link.index);
+    let mac = have.link.as_ref().and_then(|link| Some(link.vxlan.as_ref()?.mac));
     for step in first {
-        match change_link(kernel, family, step) {
+        match change_link(kernel, family, mac, step) {
             Ok(Some(new)) => index = new,
             Ok(None) => {}
             Err(error) => failures.push(Failure { step: step.clone(), error }),
@@ -62,15 +63,20 @@ pub(super) fn apply(
         }
     }
     for step in last {
-        if let Err(error) = change_link(kernel, family, step) {
+        if let Err(error) = change_link(kernel, family, mac, step) {
             failures.push(Failure { step: step.clone(), error });
         }
     }
     Ok(failures)
 }
 
-/// Changes the link itself; the index of a new one.
-fn change_link(kernel: &mut Netlink, family: Family, step: &Step) -> io::Result<Option<u32>> {
+/// Changes the link itself, which has this address now; the index of a new one.
+fn change_link(
+    kernel: &mut Netlink,
+    family: Family,
+    mac: Option<Mac>,
+    step: &Step,
+) -> io::Result<Option<u32>> {
     let (message, flags) = match step {
         Step::DropLink(index) | Step::DropStaleLink(index) => {
             let mut message = LinkMessage::default();
@@ -80,6 +86,7 @@ fn change_link(kernel: &mut Netlink, family: Family, step: &Step) -> io::Result<
         Step::AddLink(name, link) => {
             let mut message = new_link(family, link);
             message.attributes.push(LinkAttribute::IfName(name.clone()));
+            message.attributes.push(LinkAttribute::Address(link.vxlan.mac.0.to_vec()));
             message.attributes.push(LinkAttribute::LinkInfo(vec![
                 LinkInfo::Kind(InfoKind::Vxlan),
                 LinkInfo::Data(InfoData::Vxlan(vxlan(link))),
@@ -89,6 +96,10 @@ fn change_link(kernel: &mut Netlink, family: Family, step: &Step) -> io::Result<
         Step::SetLink(index, link) => {
             let mut message = new_link(family, link);
             message.header.index = *index;
+            // A link that is given its address, even the one it has, forgets its neighbours.
+            if mac != Some(link.vxlan.mac) {
+                message.attributes.push(LinkAttribute::Address(link.vxlan.mac.0.to_vec()));
+            }
             (RouteNetlinkMessage::SetLink(message), 0)
         }
         _ => return Ok(None),
@@ -104,7 +115,8 @@ fn change_link(kernel: &mut Netlink, family: Family, step: &Step) -> io::Result<
         return Err(io::ErrorKind::NotFound.into());
     };
     // A link that is made takes no alias yet.
-    change_link(kernel, family, &Step::SetLink(found.header.index, link.clone()))?;
+    let mac = Some(link.vxlan.mac);
+    change_link(kernel, family, mac, &Step::SetLink(found.header.index, link.clone()))?;
     Ok(Some(found.header.index))
 }
 
@@ -112,7 +124,6 @@ fn new_link(family: Family, link: &Link) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.flags = LinkFlags::Up;
     message.header.change_mask = LinkFlags::Up;
-    message.attributes.push(LinkAttribute::Address(link.vxlan.mac.0.to_vec()));
     message.attributes.push(LinkAttribute::Mtu(link.vxlan.mtu));
     message.attributes.push(LinkAttribute::IfAlias(mark(family)));
     message
