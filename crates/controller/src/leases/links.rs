@@ -164,3 +164,27 @@ pub(super) fn again<T>(mut list: impl FnMut() -> io::Result<T>) -> io::Result<T>
     }
     list()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_was_interrupted_is_made_again_but_not_for_ever() {
+        let interrupted = || Err(io::ErrorKind::Interrupted.into());
+        let mut left = 3;
+        let listed = again(|| {
+            left -= 1;
+            if left > 0 { interrupted() } else { Ok("all") }
+        });
+        assert_eq!(listed.expect("the third is whole"), "all");
+        let error = again(interrupted as fn() -> io::Result<()>).expect_err("never whole");
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+        let mut tries = 0;
+        let error = again(|| {
+            tries += 1;
+            Err::<(), _>(io::ErrorKind::PermissionDenied.into())
+        });
+        assert_eq!((error.expect_err("it may not").kind(), tries), (io::ErrorKind::PermissionDenied, 1));
+    }
+}
