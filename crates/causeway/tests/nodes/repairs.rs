@@ -177,6 +177,18 @@ async fn a_link_that_is_renamed_or_has_another_address_is_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_that_is_another_one_by_the_same_name_is_used() {
+    for backend in [Backend::HostGw, Backend::Vxlan] {
+        let cluster = joined(backend).await;
+        let (first, before) = (&cluster.machines[0], cluster.announced(1).await);
+        cluster.lay_anew(1);
+        cluster.until("all routes are back", async || all_ours(first)).await;
+        cluster.everybody_is_reached().await;
+        assert_eq!(cluster.announced(1).await, before, "nobody else has anything to do");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rules_that_were_flushed_are_back_at_once() {
     let cluster = joined(Backend::HostGw).await;
     let first = &cluster.machines[0];

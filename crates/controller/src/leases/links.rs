@@ -171,14 +171,16 @@ mod tests {
 
     #[test]
     fn a_list_that_was_interrupted_is_made_again_but_not_for_ever() {
-        let interrupted = || Err(io::ErrorKind::Interrupted.into());
+        fn interrupted<T>() -> io::Result<T> {
+            Err(io::ErrorKind::Interrupted.into())
+        }
         let mut left = 3;
         let listed = again(|| {
             left -= 1;
             if left > 0 { interrupted() } else { Ok("all") }
         });
         assert_eq!(listed.expect("the third is whole"), "all");
-        let error = again(interrupted as fn() -> io::Result<()>).expect_err("never whole");
+        let error = again(interrupted::<()>).expect_err("never whole");
         assert_eq!(error.kind(), io::ErrorKind::Interrupted);
         let mut tries = 0;
         let error = again(|| {
