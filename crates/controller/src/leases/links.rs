@@ -111,10 +111,8 @@ fn hear(room: &Leases, mut monitor: Monitor, news: &mpsc::Sender<io::Result<BTre
             let first = Instant::now();
             std::thread::sleep(DEBOUNCE);
             let heard = monitor.read(&room.interest())?;
-            if !heard.is_empty() {
-                for kept in room.kept.values() {
-                    lock(&kept.heard).get_or_insert(first);
-                }
+            for (_, kept) in room.kept.iter().filter(|(family, _)| concerns(&heard, **family)) {
+                lock(&kept.heard).get_or_insert(first);
             }
             Ok(heard)
         });
@@ -146,11 +144,15 @@ async fn look(room: &Arc<Leases>, feed: &Feed<Leases>, heard: &BTreeSet<Heard>) 
     if all || heard.contains(&Heard::Rules) {
         room.desk.add(Scope::Traffic);
     }
-    let links = all || heard.contains(&Heard::Links);
-    for family in room.families().filter(|family| links || heard.contains(&Heard::Routes(*family))) {
+    for family in room.families().filter(|family| concerns(heard, *family)) {
         room.desk.add(Scope::Kernel(family));
     }
     Ok(())
+}
+
+/// Whether what was heard may be about what the kernel holds of a family.
+fn concerns(heard: &BTreeSet<Heard>, family: Family) -> bool {
+    [Heard::Links, Heard::TooMuch, Heard::Routes(family)].iter().any(|news| heard.contains(news))
 }
 
 /// A list that changed while it was made may lack something.
