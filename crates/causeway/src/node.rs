@@ -12,8 +12,9 @@ use causeway_api::leases::{Config, DEFAULT_PREFIX};
 use causeway_controller::client::connect;
 use causeway_controller::clock::Clock;
 use causeway_controller::follow::Spread;
+use causeway_controller::leases::Options;
 use causeway_controller::leases::links::{Selection, Wanted};
-use causeway_controller::leases::{Options, once};
+use causeway_controller::leases::once::{self, Cleaned};
 use causeway_controller::{NodeOptions, run_node};
 use causeway_core::Family;
 use causeway_core::leases::{Given, Mac, Mode, link_name};
@@ -24,7 +25,7 @@ use kube::{Api, Client};
 use regex_lite::Regex;
 use tokio_util::sync::CancellationToken;
 
-use crate::controller::{LogFormat, end_on_signal, seed};
+use crate::controller::{LogFormat, duration, end_on_signal, seed};
 
 /// Keep this node's routes to the pods of all others as the cluster's nodes say, in flannel's place.
 ///
@@ -36,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", env = "FLANNELD_IFACE", value_delimiter = ',')]
     iface: Vec<String>,
     /// The same by a pattern for names and addresses; asked after --iface.
-    #[arg(long, value_name = "REGEX", env = "FLANNELD_IFACE_REGEX", value_delimiter = ',')]
+    #[arg(long, value_name = "REGEX", env = "FLANNELD_IFACE_REGEX")]
     iface_regex: Vec<Regex>,
     /// The link by which this address is reached; without any of these three, that of the default route.
     #[arg(long, value_name = "ADDRESS", env = "FLANNELD_IFACE_CAN_REACH")]
@@ -49,11 +50,13 @@ pub(crate) struct Args {
     public_ipv6: Option<IpAddr>,
     /// Hide pods' addresses from whatever is outside the network.
     #[arg(long, value_name = "BOOL", env = "FLANNELD_IP_MASQ", default_value_t = false,
-          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set,
+          value_parser = clap::builder::BoolishValueParser::new())]
     ip_masq: bool,
     /// Let packets from and to pods through, also where the node lets nothing through.
     #[arg(long, value_name = "BOOL", env = "FLANNELD_IPTABLES_FORWARD_RULES", default_value_t = true,
-          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set,
+          value_parser = clap::builder::BoolishValueParser::new())]
     iptables_forward_rules: bool,
     /// What the CNI plugin reads.
     #[arg(
@@ -73,7 +76,8 @@ pub(crate) struct Args {
     net_config_path: PathBuf,
     /// Leases are those of the cluster's nodes; nothing else is supported.
     #[arg(long, value_name = "BOOL", env = "FLANNELD_KUBE_SUBNET_MGR", default_value_t = true,
-          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set,
+          value_parser = clap::builder::BoolishValueParser::new())]
     kube_subnet_mgr: bool,
     /// What the names of nodes' annotations begin with.
     #[arg(long, value_name = "PREFIX", env = "FLANNELD_KUBE_ANNOTATION_PREFIX", default_value = DEFAULT_PREFIX)]
@@ -92,7 +96,8 @@ pub(crate) struct Args {
     healthz_port: u16,
     /// Set the node's condition NetworkUnavailable to False once it has a network.
     #[arg(long, value_name = "BOOL", env = "FLANNELD_SET_NODE_NETWORK_UNAVAILABLE", default_value_t = true,
-          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set,
+          value_parser = clap::builder::BoolishValueParser::new())]
     set_node_network_unavailable: bool,
     /// The name of this node; without it that of POD_NAME's in POD_NAMESPACE.
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
@@ -103,6 +108,9 @@ pub(crate) struct Args {
     /// Take away all routes, links, rules and files of ours on this node, and exit.
     #[arg(long)]
     cleanup: bool,
+    /// How often the kernel is looked at although nothing was heard.
+    #[arg(long, value_name = "TIME", default_value = "15s", hide = true, value_parser = duration)]
+    check_every: Duration,
     /// How logs look.
     #[arg(long, value_enum, default_value = "json")]
     pub(crate) log_format: LogFormat,
@@ -111,8 +119,6 @@ pub(crate) struct Args {
     exit_with_parent: bool,
 }
 
-/// How often the kernel is looked at although nothing was heard.
-const CHECK_EVERY: Duration = Duration::from_secs(15);
 /// Thousands of agents may start or lose their API server in one moment.
 const SPREAD: Spread = Spread { first: Duration::from_millis(500), later: Duration::from_secs(5) };
 /// What `--observe-only` exits with when something would change.
@@ -178,7 +184,7 @@ fn options(args: Args, config: &Config, name: String) -> anyhow::Result<Options>
         selection: Selection(wanted),
         subnet_file: args.subnet_file,
         set_condition: args.set_node_network_unavailable,
-        check_every: CHECK_EVERY,
+        check_every: args.check_every,
         spread: SPREAD,
     })
 }
@@ -246,15 +252,23 @@ async fn would_change(client: &Client, leases: &Options) -> anyhow::Result<ExitC
 }
 
 async fn clean_up(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut words = once::clean_up().await.context("the kernel cannot be cleaned")?;
-    match std::fs::remove_file(&args.subnet_file) {
-        Ok(()) => words.push(format!("deleted {}", args.subnet_file.display())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error).with_context(|| format!("deleting {}", args.subnet_file.display())),
+    let Cleaned { mut done, failed } = once::clean_up().await.context("the kernel cannot be cleaned")?;
+    // Where nothing was ours, the file is whoever's has this job now.
+    if !done.is_empty() {
+        match std::fs::remove_file(&args.subnet_file) {
+            Ok(()) => done.push(format!("delete {}", args.subnet_file.display())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("deleting {}", args.subnet_file.display()));
+            }
+        }
     }
     let mut stdout = std::io::stdout().lock();
-    for line in &words {
+    for line in &done {
         writeln!(stdout, "{line}")?;
+    }
+    if !failed.is_empty() {
+        bail!("not all of ours could be taken away: {}", failed.join("; "));
     }
     writeln!(
         stdout,

@@ -45,8 +45,9 @@ const DEFAULT_VNI: u32 = 1;
 /// Older than the number that was assigned to VXLAN, and what flannel uses.
 const DEFAULT_PORT: u16 = 8472;
 const LARGEST_VNI: u32 = (1 << 24) - 1;
-/// IPv6 needs links that take packets of this size.
-const SMALLEST_MTU: u32 = 1280;
+/// Every link of IPv4 takes packets of this size, and IPv6 needs more.
+const SMALLEST_MTU: u32 = 576;
+const SMALLEST_MTU_OF_IPV6: u32 = 1280;
 const LARGEST_MTU: u32 = 65_535;
 
 /// Reads it; what is wrong with it is a sentence.
@@ -56,8 +57,9 @@ pub fn config(text: &str) -> Result<Config, String> {
     let backend =
         file.backend.ok_or("Backend is missing: use {\"Type\": \"vxlan\"} or {\"Type\": \"host-gw\"}")?;
     let mode = mode(&backend)?;
-    if let Some(mtu) = backend.mtu.filter(|mtu| *mtu != 0 && !(SMALLEST_MTU..=LARGEST_MTU).contains(mtu)) {
-        return Err(format!("Backend.MTU {mtu} is not a number from {SMALLEST_MTU} to {LARGEST_MTU}"));
+    let smallest = if file.enableipv6.unwrap_or_default() { SMALLEST_MTU_OF_IPV6 } else { SMALLEST_MTU };
+    if let Some(mtu) = backend.mtu.filter(|mtu| *mtu != 0 && !(smallest..=LARGEST_MTU).contains(mtu)) {
+        return Err(format!("Backend.MTU {mtu} is not a number from {smallest} to {LARGEST_MTU}"));
     }
     let mut networks = Vec::new();
     let families = [

@@ -8,7 +8,7 @@ use causeway_datapath::leases::traffic::{self, Trouble};
 use causeway_datapath::{Output, Run, RunError, SEEN, end_of};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdout, Command};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::report::REPAIRED;
 use super::{Leases, lock};
@@ -20,11 +20,21 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Nothing tells that somebody changed rules of the older iptables, and a look starts a dozen processes.
 const CHECK_EVERY: Duration = Duration::from_secs(30);
 
+/// Nor more often than this.
+const AT_MOST_EVERY: Duration = Duration::from_secs(1);
+
 impl Leases {
     /// Has the kernel treat packets of pods as it should.
     pub(super) async fn keep_traffic(&self, term: &Term) -> Next {
-        // What is waited for is said where routes are kept.
-        let Ok(want) = self.desk.state().traffic() else { return Next::Done };
+        // Somebody else may undo it as fast as it is done.
+        let last = lock(&self.traffic_seen).map(|at| at.elapsed());
+        if let Some(early) = last.and_then(|last| AT_MOST_EVERY.checked_sub(last)) {
+            return Next::After(early);
+        }
+        // What is waited for is said where routes are kept; meanwhile what was right stays so.
+        let known = self.desk.state().traffic().ok();
+        let Some(want) = known.or_else(|| lock(&self.traffic).clone()) else { return Next::Done };
+        *lock(&self.traffic_seen) = Some(Instant::now());
         let (changed, trouble) = match traffic::keep(&Here, &want).await {
             Ok(changed) => (changed, None),
             Err(Trouble::Partly { changed, failed }) => (changed, Some(failed.join("; "))),

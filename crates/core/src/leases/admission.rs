@@ -132,7 +132,7 @@ fn holder<'a>(taken: &BTreeMap<Cidr, &'a str>, subnet: Cidr) -> Option<(Cidr, &'
 
 fn refusal(network: &Network, place: &Place, lease: &Lease) -> Option<Refusal> {
     let Lease { subnet, public, backend } = lease;
-    if *public == place.public {
+    if [place.public, place.local].contains(public) {
         return Some(Refusal::OurAddress(public.to_string()));
     }
     if !network.range.covers(*subnet) {

@@ -77,7 +77,7 @@ fn a_link(family: Family) -> impl Strategy<Value = HeldLink> {
         move |(vxlan, (up, is_marked), own, neighbours, fdb)| HeldLink {
             index: OLD,
             vxlan,
-            addresses: vec![Cidr::alone(subnet(family, own).address())],
+            addresses: vec![subnet(family, own).address().into()],
             up,
             is_marked,
             neighbours: neighbours

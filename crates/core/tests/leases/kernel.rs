@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use causeway_core::leases::kernel::{Held, HeldLink};
 use causeway_core::leases::{Have, Owner, Route, Step};
+use ipnet::IpNet;
 
 /// The index of a link that is made.
 pub(crate) const NEW: u32 = 99;
@@ -41,12 +42,21 @@ pub(crate) fn take(have: &mut Have, step: &Step) {
                 (vxlan.mac, vxlan.mtu) = (wanted.vxlan.mac, wanted.vxlan.mtu);
             }
         }
-        Step::PutAddress(address) => link(have).addresses.push(address),
+        Step::PutAddress(address) => {
+            let net = IpNet::new(address.address(), address.prefix()).expect("a prefix");
+            link(have).addresses.push(net);
+        }
         Step::DropAddress(address) => link(have).addresses.retain(|it| *it != address),
         Step::PutNeighbour(address, mac) => drop(link(have).neighbours.insert(address, mac)),
         Step::PutFdb(mac, address) => drop(link(have).fdb.insert(mac, address)),
         Step::DropNeighbour(address) => drop(link(have).neighbours.remove(&address)),
         Step::DropFdb(mac, _) => drop(link(have).fdb.remove(&mac)),
+        Step::AddRoute(range, route) => {
+            let route = if route.link == 0 { Route { link: NEW, ..route } } else { route };
+            let held = have.routes.entry(range).or_default();
+            assert!(held.is_empty(), "{range} is taken");
+            held.push(Held { owner: Owner::Ours, route: Some(route) });
+        }
         Step::PutRoute(range, route) => {
             let route = if route.link == 0 { Route { link: NEW, ..route } } else { route };
             let new = Held { owner: Owner::Ours, route: Some(route) };

@@ -16,6 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::observe::ip;
 use super::rules;
+use crate::netlink::{is_too_much, room_for};
 
 /// `RTNLGRP_LINK`, `_NEIGH`, `_IPV4_IFADDR`, `_IPV4_ROUTE`, `_IPV6_IFADDR`, `_IPV6_ROUTE`.
 const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
@@ -23,13 +24,18 @@ const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
 /// How much may wait to be read.
 const WAITING: usize = 4 * 1024 * 1024;
 
+/// How much is read at once.
+const MOST_READ: usize = 64;
+
 /// What changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Heard {
     /// Links, addresses, or where packets go that no other route is for.
     Links,
-    /// Routes of a family, or far ends of links.
+    /// Routes of a family, or who is at far ends of our links.
     Routes(Family),
+    /// At which nodes far ends of our links are.
+    Ends,
     /// Rules that treat packets, where ours stand.
     Rules,
     /// More than was kept: anything may have changed.
@@ -43,6 +49,9 @@ pub struct Interest {
     pub links: BTreeSet<u32>,
     /// Of routes only those into these ranges count, and default routes.
     pub ranges: Vec<Cidr>,
+    /// The links by which this node is reached, where all are found: what happens to others, or to default routes, is no
+    /// news then.
+    pub settled: Option<BTreeSet<u32>>,
     /// What is changed in these conversations with the kernel is no news.
     pub own: BTreeSet<u32>,
 }
@@ -101,23 +110,23 @@ fn listening(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
         socket.add_membership(*group)?;
     }
     socket.set_non_blocking(true)?;
-    // What is lost is looked for all the same.
-    let _ = socket.set_rx_buf_sz(WAITING);
+    room_for(&socket, WAITING);
     Ok(socket)
 }
 
 /// Takes all that waits to be read; nothing where something was lost.
 fn drain(socket: &Socket, buffer: &mut Vec<u8>, mut take: impl FnMut(Option<&[u8]>)) -> io::Result<()> {
-    loop {
+    // Somebody may change things faster than they are read here: then the rest is read later.
+    for _ in 0..MOST_READ {
         buffer.clear();
         match socket.recv(buffer, 0) {
             Ok(_) => take(Some(&buffer[..])),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            // ENOBUFS.
-            Err(error) if error.raw_os_error() == Some(105) => take(None),
+            Err(error) if is_too_much(&error) => take(None),
             Err(error) => return Err(error),
         }
     }
+    Ok(())
 }
 
 fn messages(mut bytes: &[u8], interest: &Interest) -> Vec<Heard> {
@@ -143,19 +152,25 @@ fn meaning(message: &RouteNetlinkMessage, interest: &Interest) -> Option<Heard> 
     let of = |family| match family {
         AddressFamily::Inet => Some(Heard::Routes(Family::V4)),
         AddressFamily::Inet6 => Some(Heard::Routes(Family::V6)),
-        // Where far ends are is said of neither.
-        AddressFamily::Bridge => Some(Heard::TooMuch),
+        AddressFamily::Bridge => Some(Heard::Ends),
         _ => None,
     };
+    // Pods' links come and go all the time.
+    let is_watched = |index| {
+        let settled = interest.settled.as_ref();
+        settled.is_none_or(|links| links.contains(&index)) || interest.links.contains(&index)
+    };
     match message {
-        RouteNetlinkMessage::NewLink(_)
-        | RouteNetlinkMessage::DelLink(_)
-        | RouteNetlinkMessage::NewAddress(_)
-        | RouteNetlinkMessage::DelAddress(_) => Some(Heard::Links),
+        RouteNetlinkMessage::NewLink(link) | RouteNetlinkMessage::DelLink(link) => {
+            is_watched(link.header.index).then_some(Heard::Links)
+        }
+        RouteNetlinkMessage::NewAddress(address) | RouteNetlinkMessage::DelAddress(address) => {
+            is_watched(address.header.index).then_some(Heard::Links)
+        }
         RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route)
             if route.header.destination_prefix_length == 0 =>
         {
-            Some(Heard::Links)
+            interest.settled.is_none().then_some(Heard::Links)
         }
         RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
             let heard = of(route.header.address_family);
