@@ -68,8 +68,8 @@ async fn what_is_anothers_is_refused_and_named() {
         .await;
     assert_eq!(
         metric(first, "causeway_leases_nodes"),
-        2.0 + 6.0 + 2.0,
-        "reached and refused of IPv4, reached of IPv6"
+        2.0 + 6.0 + 2.0 + 1.0,
+        "reached and refused, of IPv4 and of IPv6: nonsense may be about either"
     );
     // An honest one is reached.
     let honest =

@@ -243,7 +243,8 @@ async fn what_the_kernel_refuses_is_told_and_done_once_it_can_be() {
             said.then_some(()).ok_or_else(|| cluster.machines[0].log())
         })
         .await;
-    assert_eq!(cluster.announced(1).await, Vec::<String>::new(), "nobody is told that it can be reached");
+    let announced = cluster.announced(1).await;
+    assert_eq!(announced, Vec::<String>::new(), "nobody is told to reach it: {}", cluster.machines[0].log());
     assert!(!cluster.folder().join("node1.subnet.env").exists(), "and no pod is begun on it");
     assert!(cluster.machines[0].node.sh("ip link show others").contains("others"), "it is somebody else's");
     cluster.machines[0].node.sh("ip link del others");

@@ -46,13 +46,21 @@ impl Leases {
         let kept = &self.kept[&family];
         match looked {
             Ok(looked) => {
-                let before = lock(&kept.converged).replace(want.clone());
                 *lock(&kept.link) = looked.link;
+                let before = lock(&kept.converged).clone();
                 let is_repair = before.is_some_and(|before| Arc::ptr_eq(&before, &want) || before == want);
                 self.report(family, &looked, heard.filter(|_| is_repair), is_repair, term);
-                let next = if looked.is_whole { Next::After(self.options.check_every) } else { Next::Retry };
-                self.desk.tell(Event::Held(family, Ok(looked.holding)));
-                next
+                // Without its link it can be reached by nobody, so nobody is told that it can.
+                let no_link = want.link.as_ref().filter(|_| looked.link.is_none()).map(|(name, _)| {
+                    format!("there is no link {name}: {}", looked.holding.failed.join("; "))
+                });
+                let Looked { holding, is_whole, .. } = looked;
+                self.desk.tell(Event::Held(family, no_link.map_or(Ok(holding), Err)));
+                if !is_whole {
+                    return Next::Retry;
+                }
+                *lock(&kept.converged) = Some(want);
+                Next::After(self.options.check_every)
             }
             Err(error) => {
                 let why = format!("the kernel cannot be seen or changed: {error}");

@@ -105,8 +105,9 @@ impl Leases {
             self.forget(ROUTE_CONTESTED, family);
         } else {
             let ranges = few(holding.contested.iter().map(ToString::to_string));
-            let note =
-                format!("somebody else has routes to {ranges}; they stay, and packets go where they lead");
+            let note = format!(
+                "{family}: somebody else has routes to {ranges}; they stay, and packets go where they lead"
+            );
             if self.tell(term, true, ROUTE_CONTESTED, note.clone()) {
                 tracing::warn!(%family, note);
             }
