@@ -30,7 +30,7 @@ enum Command {
     Controller(controller::Args),
     /// Keep this node's routes to the pods of all others as the cluster's nodes say, in flannel's place.
     Node(node::Args),
-    /// Show every tunnel and every rule of a cluster: up and distributed, or why not.
+    /// Show every tunnel, every rule and every node of a cluster: all is well, or what is wrong.
     Status(status::Args),
     /// Rules as data planes see them: what they get, and who they are.
     #[command(subcommand)]

@@ -76,7 +76,7 @@ impl NodesReport {
         let Some(first) = self.nodes.first() else { return String::new() };
         let enter = format!("nsenter {}-n -t \"$(cat {})\"", user_namespace(), first.pid_file.display());
         format!(
-            "\n  kubectl get node {} -o yaml\n  {enter} ip route\n  {enter} ip route flush proto {PROTOCOL}",
+            "\n  causeway status\n  kubectl get node {} -o yaml\n  {enter} ip route\n  {enter} ip route flush proto {PROTOCOL}",
             first.name
         )
     }
