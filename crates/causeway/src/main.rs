@@ -29,8 +29,11 @@ enum Command {
     /// Keep gateways, records and statuses of one cluster as its objects say.
     Controller(controller::Args),
     /// Keep this node's routes to the pods of all others as the cluster's nodes say, in flannel's place.
+    ///
+    /// Flags and environment are flannel's (FLANNELD_… with a flag's name in capitals), so that its manifests work with
+    /// this command in place of flanneld. docs/node.md says what a node then holds.
     Node(node::Args),
-    /// Show every tunnel and every rule of a cluster: up and distributed, or why not.
+    /// Show every tunnel, every rule and every node of a cluster: all is well, or what is wrong.
     Status(status::Args),
     /// Rules as data planes see them: what they get, and who they are.
     #[command(subcommand)]

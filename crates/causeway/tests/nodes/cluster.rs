@@ -149,7 +149,7 @@ fn cable(number: u8, switch: &Netns, node: &Netns) {
 
 /// Lets who is in the namespace reach the server as if it were in there too: on the same address and port, so that
 /// its certificate fits.
-fn relay(node: &Netns, server: SocketAddr) -> JoinHandle<()> {
+pub(crate) fn relay(node: &Netns, server: SocketAddr) -> JoinHandle<()> {
     let inside = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()));
     let listener = node.inside(move || std::net::TcpListener::bind(inside).expect("bound"));
     let listener = listener.join().expect("a listener");
