@@ -211,5 +211,5 @@ fn nobody(family: Family) -> Place {
         Family::V6 => (Ipv6Addr::from(u128::MAX).into(), Ipv6Addr::UNSPECIFIED.into()),
     };
     let (subnet, mac) = (Cidr::alone(last), Mac::default());
-    Place { subnet, public: none, link: 0, mtu: 0, neighbours: Vec::new(), mac }
+    Place { subnet, public: none, local: none, link: 0, mtu: 0, neighbours: Vec::new(), mac }
 }
