@@ -7,10 +7,11 @@ mod rules;
 mod sandbox;
 mod status;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
@@ -50,7 +51,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(words());
     match run(cli.command) {
         Ok(code) => code,
         Err(error) => {
@@ -59,6 +60,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The command line; for `node` as flannel's manifests mean it.
+fn words() -> Vec<OsString> {
+    let cli = Cli::command();
+    let node = cli.find_subcommand("node").into_iter().flat_map(|node| node.get_arguments());
+    let flags: Vec<&str> = node.filter_map(|argument| argument.get_long()).collect();
+    node::as_flannel_has_it(std::env::args_os(), &flags, |name| std::env::var_os(name))
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {

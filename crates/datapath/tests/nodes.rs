@@ -306,6 +306,18 @@ fn what_others_change_is_heard_and_what_we_put_is_not() {
 }
 
 #[test]
+fn every_way_can_follow_every_other_in_either_family() {
+    require(&[]);
+    let mut cluster = Cluster::new();
+    for family in Family::ALL {
+        for mode in [DIRECT, VXLAN, Mode::HostGw, VXLAN, DIRECT, Mode::HostGw, DIRECT] {
+            cluster.converge(&network(family, mode), &Cluster::nodes(family, mode));
+        }
+        assert_eq!(cluster.reached(family), EVERYBODY, "{family}");
+    }
+}
+
+#[test]
 fn rules_are_heard_of_where_ours_stand_alone() {
     require(&[("nft", &["--version"])]);
     let node = Netns::new();

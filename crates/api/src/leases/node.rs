@@ -203,7 +203,9 @@ fn overwritten(prefix: &str, object: &NodeObject, family: Family) -> Option<Resu
 
 fn address(family: Family, text: &str) -> Result<IpAddr, String> {
     let address = text.parse::<IpAddr>().ok().filter(|address| Family::of(*address) == family);
+    let is_broadcast = |it: &IpAddr| matches!(it, IpAddr::V4(it) if it.is_broadcast());
     let address = address.filter(|it| !it.is_unspecified() && !it.is_multicast() && !it.is_loopback());
+    let address = address.filter(|it| !is_broadcast(it));
     let text = few(text);
     address.ok_or_else(|| format!("`{text}` is not an {family} address at which a node can be reached"))
 }

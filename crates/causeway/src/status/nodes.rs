@@ -142,9 +142,6 @@ fn judge(rows: &[Row]) -> BTreeMap<&str, Vec<String>> {
         for (name, refusal) in admit(&network, &nobody(family), nodes).refused {
             say(name, words(&refusal, usual));
         }
-        for (name, public, older) in same_address(rows, family) {
-            say(name, format!("its public address {public} is that of node {older}, which is older"));
-        }
     }
     wrong
 }
@@ -181,21 +178,6 @@ fn usual(rows: &[Row], family: Family) -> Option<Mode> {
         counts.entry(vni).or_insert((0, mode)).0 += 1;
     }
     counts.into_values().max_by_key(|(count, _)| *count).map(|(_, mode)| mode)
-}
-
-/// Nodes that go by the address of an older one.
-fn same_address(rows: &[Row], family: Family) -> Vec<(&str, IpAddr, &str)> {
-    let mut all: Vec<(&Row, &Lease)> = leases(rows, family).collect();
-    all.sort_by_key(|(row, _)| (row.node.since, row.name.as_str()));
-    let mut known: BTreeMap<IpAddr, &str> = BTreeMap::new();
-    let mut same = Vec::new();
-    for (row, lease) in all {
-        match known.get(&lease.public) {
-            Some(older) => same.push((row.name.as_str(), lease.public, *older)),
-            None => drop(known.insert(lease.public, &row.name)),
-        }
-    }
-    same
 }
 
 /// All addresses of a family: which of them the network has is known to its nodes only.

@@ -229,6 +229,21 @@ async fn rules_that_were_flushed_are_back_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_better_route_of_ipv6_is_told_and_left_alone() {
+    let cluster = joined(Backend::HostGw).await;
+    let first = &cluster.machines[0];
+    first.node.sh("ip -6 route add fd00:10:244:2::/64 via fd00:192:168::3 metric 50 proto static");
+    cluster
+        .until("it is told", async || {
+            let told = events(&cluster, "node1", "RouteContested").await.join("; ");
+            if told.contains("fd00:10:244:2::/64") { Ok(()) } else { Err(told) }
+        })
+        .await;
+    first.node.sh("ip -6 route del fd00:10:244:2::/64 metric 50");
+    cluster.everybody_is_reached().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_kernel_refuses_is_told_and_done_once_it_can_be() {
     let mut cluster = Cluster::new(Backend::Vxlan).await;
     // Two links of one VXLAN cannot be.

@@ -24,6 +24,8 @@ pub(super) struct Looked {
     pub(super) holding: Holding,
     /// Whether it holds all that it should.
     pub(super) is_whole: bool,
+    /// Whether we may change anything at all.
+    may_change: bool,
     link: Option<u32>,
 }
 
@@ -54,8 +56,13 @@ impl Leases {
                 let no_link = want.link.as_ref().filter(|_| looked.link.is_none()).map(|(name, _)| {
                     format!("there is no link {name}: {}", looked.holding.failed.join("; "))
                 });
+                let no_right = || {
+                    let why = "the kernel lets this process change nothing: it needs CAP_NET_ADMIN";
+                    (!looked.may_change).then(|| why.to_owned())
+                };
+                let trouble = no_link.or_else(no_right);
                 let Looked { holding, is_whole, .. } = looked;
-                self.desk.tell(Event::Held(family, no_link.map_or(Ok(holding), Err)));
+                self.desk.tell(Event::Held(family, trouble.map_or(Ok(holding), Err)));
                 if !is_whole {
                     return Next::Retry;
                 }
@@ -128,8 +135,9 @@ fn converge(
     let failures = kernel.apply(family, &planned, &have)?;
     // Success is observed.
     let have = observe(kernel, family, want)?;
+    let may_change = !failures.iter().any(|it| it.error.kind() == io::ErrorKind::PermissionDenied);
     let failures = failures.iter().map(|failure| format!("{}: {}", failure.step, failure.error)).collect();
-    Ok(looked(want, &have, planned.steps, plan(want, &have), failures))
+    Ok(Looked { may_change, ..looked(want, &have, planned.steps, plan(want, &have), failures) })
 }
 
 fn looked(want: &Want, have: &Have, planned: Vec<Step>, left: Plan, mut failed: Vec<String>) -> Looked {
@@ -149,5 +157,5 @@ fn looked(want: &Want, have: &Have, planned: Vec<Step>, left: Plan, mut failed: 
             .extend(left.iter().take(1).map(|step| format!("{step}: it was done, and is to be done again")));
     }
     let link = have.link.as_ref().filter(|_| !makes_link).map(|link| link.index);
-    Looked { done, holding: Holding { routes, contested, failed }, is_whole, link }
+    Looked { done, holding: Holding { routes, contested, failed }, is_whole, may_change: true, link }
 }

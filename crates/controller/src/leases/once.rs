@@ -1,6 +1,7 @@
 //! Answers without running: what would change on this node, and how all of ours goes.
 
 use std::io;
+use std::time::Duration;
 
 use anyhow::Context;
 use causeway_api::leases::{NETWORK_UNAVAILABLE, NodeObject, announce, seen, subnet_env};
@@ -112,6 +113,18 @@ pub async fn clean_up() -> anyhow::Result<Cleaned> {
             cleaned.failed.extend(failed);
         }
         Err(trouble) => cleaned.failed.push(trouble.to_string()),
+    }
+    if !cleaned.done.is_empty() {
+        // An agent that runs has put it back by then.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let mut is_back =
+            |family| Ok::<_, io::Error>(!clean(&again(|| kernel.observe(family, None))?).steps.is_empty());
+        let back: Vec<bool> = Family::ALL.into_iter().map(&mut is_back).collect::<Result<_, _>>()?;
+        if back.contains(&true) {
+            cleaned
+                .failed
+                .push("it is back already: an agent of ours runs on this node; end it first".into());
+        }
     }
     Ok(cleaned)
 }

@@ -154,8 +154,13 @@ impl Leases {
         self.house.readiness.ready(ANNOUNCEMENT);
         if lock(&self.said.waiting).take().is_some() {
             tracing::info!("no longer waiting");
-            lock(&self.said.events).remove(WAITING);
+            self.forget_all(WAITING);
         }
+    }
+
+    /// What was told for a reason is over: the next time it is news.
+    pub(super) fn forget_all(&self, reason: &'static str) {
+        lock(&self.said.events).remove(reason);
     }
 
     /// What was told for a reason of a family is over: the next time it is news.

@@ -150,8 +150,18 @@ fn compare(want: &Want, have: &Have, takes_over: bool) -> Plan {
         }
         let right = held.iter().position(|held| held.owner == Owner::Ours && held.route == Some(route));
         if right.is_none() {
-            let put = if held.is_empty() { Step::AddRoute } else { Step::PutRoute };
-            plan.steps.push(put(*range, route));
+            match held.first() {
+                None => plan.steps.push(Step::AddRoute(*range, route)),
+                // IPv6 asks the route that is there for the way to its own successor's next hop, and then refuses it.
+                Some(first)
+                    if route.onlink && range.family() == Family::V6 && leads_elsewhere(first, route) =>
+                {
+                    let all = held.iter().map(|held| Step::DropRoute(*range, (*held).clone()));
+                    plan.steps.extend(all.chain([Step::AddRoute(*range, route)]));
+                    continue;
+                }
+                Some(_) => plan.steps.push(Step::PutRoute(*range, route)),
+            }
         }
         // What was replaced is gone; whatever else there is would go on taking packets.
         let replaced = right.unwrap_or(0);
@@ -166,6 +176,11 @@ fn compare(want: &Want, have: &Have, takes_over: bool) -> Plan {
     drop_ends(want, link, &mut plan.steps);
     plan.steps.extend(have.stale.iter().map(|index| Step::DropStaleLink(*index)));
     plan
+}
+
+/// Whether a route leads over another link.
+fn leads_elsewhere(held: &Held, route: Route) -> bool {
+    held.route.is_none_or(|known| known.link != route.link)
 }
 
 /// Takes away all that has our mark.

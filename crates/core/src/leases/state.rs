@@ -173,6 +173,12 @@ impl State {
         let interface = self.interfaces.get(&family);
         let interface = interface.ok_or_else(|| format!("no {family} interface was found yet"))?.as_ref();
         let interface = interface.map_err(Clone::clone)?;
+        let (address, link) = (interface.address, &interface.name);
+        if address.is_loopback() || network.range.contains(address) {
+            return Err(format!(
+                "the interface {link} has {address}, at which no other node can reach this one"
+            ));
+        }
         let overwritten = own.overwritten.get(&family).cloned().transpose()?;
         let given = self.given.public.iter().copied().find(|address| Family::of(*address) == family);
         let public = overwritten.or(given).unwrap_or(interface.address);

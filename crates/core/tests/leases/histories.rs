@@ -179,8 +179,15 @@ proptest! {
         };
         let before = reached(&have);
         let mut after = have.clone();
-        for step in &planned.steps {
+        for (at, step) in planned.steps.iter().enumerate() {
             take(&mut after, step);
+            // What IPv6 does not let be replaced goes and comes in one go.
+            if let Some(causeway_core::leases::Step::AddRoute(..) | causeway_core::leases::Step::DropRoute(..)) = planned.steps.get(at + 1)
+                && family == Family::V6
+                && matches!(step, causeway_core::leases::Step::DropRoute(..))
+            {
+                continue;
+            }
             // A link that has to be made anew takes its routes along.
             if !makes_link {
                 let now = reached(&after);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use causeway_core::Family;
 use causeway_core::leases::kernel::{Held, HeldLink};
 use causeway_core::leases::{Have, Owner, Route, Step};
 use ipnet::IpNet;
@@ -59,6 +60,10 @@ pub(crate) fn take(have: &mut Have, step: &Step) {
         }
         Step::PutRoute(range, route) => {
             let route = if route.link == 0 { Route { link: NEW, ..route } } else { route };
+            if route.onlink && range.family() == Family::V6 {
+                let over = have.routes.get(&range).and_then(|held| held[0].route).map(|route| route.link);
+                assert_eq!(over, Some(route.link), "IPv6 refuses that");
+            }
             let new = Held { owner: Owner::Ours, route: Some(route) };
             let held = have.routes.entry(range).or_default();
             // It replaces the first one of the same priority, whosever that is.

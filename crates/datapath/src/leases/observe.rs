@@ -209,7 +209,12 @@ fn held(family: Family, message: &RouteMessage) -> Option<(Cidr, Held)> {
             RouteAttribute::Oif(index) => link = Some(*index),
             RouteAttribute::Priority(it) => number = *it,
             RouteAttribute::Table(it) => table = *it,
-            RouteAttribute::MultiPath(_) | RouteAttribute::Encap(_) | RouteAttribute::NhId(_) => {
+            // Ours have none of these.
+            RouteAttribute::MultiPath(_)
+            | RouteAttribute::Encap(_)
+            | RouteAttribute::NhId(_)
+            | RouteAttribute::Metrics(_)
+            | RouteAttribute::PrefSource(_) => {
                 plain = false;
             }
             _ => {}
