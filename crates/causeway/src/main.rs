@@ -65,8 +65,8 @@ fn main() -> ExitCode {
 /// The command line; for `node` as flannel's manifests mean it.
 fn words() -> Vec<OsString> {
     let cli = Cli::command();
-    let node = cli.find_subcommand("node").into_iter().flat_map(|node| node.get_arguments());
-    let flags: Vec<&str> = node.filter_map(|argument| argument.get_long()).collect();
+    let node = cli.find_subcommand("node").into_iter().flat_map(clap::Command::get_arguments);
+    let flags: Vec<&str> = node.filter_map(clap::Arg::get_long).collect();
     node::as_flannel_has_it(std::env::args_os(), &flags, |name| std::env::var_os(name))
 }
 
