@@ -19,16 +19,12 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// What `guest/checks.sh` must have said, in its order.
-const CHECKS: [&str; 21] = [
+const CHECKS: [&str; 17] = [
     "kernel-gre",
     "once",
-    "stays",
     "nodes-vxlan",
     "nodes-host-gw",
-    "nodes-marks",
-    "nodes-mtu",
-    "nodes-rules",
-    "nodes-end",
+    "stays",
     "status",
     "gateway-holds",
     "ping",

@@ -59,21 +59,21 @@ kernel_makes_gre() {
   return "$outcome"
 }
 
-# Once, with the gateways' chains in nftables.
+# Once, with the gateways' chains in nftables. Nodes besides: in cluster1 packets get from one to the other through VXLAN, in
+# cluster2 straight.
 packets_cross_once() {
   local report status=0
-  report=$(causeway sandbox --bare --once --apply /guest/samples/tunnel.yaml --iptables nft --timeout 180 -o json) ||
-    status=$?
+  report=$(causeway sandbox --bare --once --apply /guest/samples/tunnel.yaml --iptables nft --timeout 180 -o json \
+    --nodes 2 --nodes-backend vxlan,host-gw --nodes-ipv6) || status=$?
   report=${report//[$'\n' ]/}
+  printf '%s' "$report" >/tmp/once.json
   ((status == 0)) || { echo "status $status: $report"; return 1; }
   holds "$report" '"ready":true' && holds "$report" '"type":"gre"' && holds "$report" '"sourceSeen":\["242\.0\.0\.'
 }
 
-# For good, with the variant that the gateway's own scripts would choose. Nodes besides: in cluster1 packets get from one
-# to the other through VXLAN, in cluster2 straight.
+# For good, with the variant that the gateway's own scripts would choose.
 sandbox_stays() {
-  causeway sandbox --bare --apply /guest/samples/tunnel.yaml --nodes 2 --nodes-backend vxlan,host-gw --nodes-ipv6 \
-    --timeout 180 --dir "$folder" -o json >/tmp/stays.json 2>/tmp/sandbox.log &
+  causeway sandbox --bare --apply /guest/samples/tunnel.yaml --timeout 180 --dir "$folder" >/tmp/sandbox.log 2>&1 &
   sandbox=$!
   until [[ -e $folder/ready ]]; do
     kill -0 "$sandbox" 2>/dev/null || { cat /tmp/sandbox.log; return 1; }
@@ -87,45 +87,9 @@ nodes_healed() {
   local full='\{"worker1":\{"worker2":[0-9.]+\},"worker2":\{"worker1":[0-9.]+\}\}'
   local none='\{"worker1":\{"worker2":null\},"worker2":\{"worker1":null\}\}'
   # A route of each family was deleted.
-  holds "$(tr -d ' \n' </tmp/stays.json)" "\"cluster\":\"$1\",\"backend\":\"$2\",\"ipv6\":true,\"nodes\":[^]]*\],\
+  holds "$(</tmp/once.json)" "\"cluster\":\"$1\",\"backend\":\"$2\",\"ipv6\":true,\"nodes\":[^]]*\],\
 \"reachedMs\":[0-9]+,\"before\":$full,\"flushed\":2,\"broken\":$none,\"repairedMs\":[0-9.]+,\"after\":$full"
 }
-
-# on_node <command…>: on cluster1's first.
-on_node() { ip netns exec worker1 "$@"; }
-
-# One for each family, with the agent's mark and what an Ethernet frame leaves, and through it the ways to the other node.
-vxlan_is_marked() {
-  holds "$(on_node ip -d link show dev flannel.1)" 'mtu 1450 .*vxlan id 1 local 192\.168\.7\.1 dev eth0.* dstport 8472 .*alias causeway IPv4' &&
-    holds "$(on_node ip -d link show dev flannel-v6.1)" 'mtu 1430 .*vxlan id 1 local fd00:192:168:7::1 dev eth0.* dstport 8472 .*alias causeway IPv6' &&
-    holds "$(on_node ip -4 route show proto 158)" '^10\.244\.2\.0/24 via 10\.244\.2\.0 dev flannel\.1 onlink *$' &&
-    holds "$(on_node ip -6 route show proto 158)" '^fd00:10:244:2::/64 via fd00:10:244:2:: dev flannel-v6\.1 .*onlink'
-}
-
-# full <address> <from> <bytes>: as much as fits crosses, one byte more does not.
-full() {
-  on_node ping -q -c 2 -i 0.2 -W 5 -M do -I "$2" -s "$3" "$1" || return
-  ! on_node ping -q -c 1 -W 1 -M do -I "$2" -s $(($3 + 1)) "$1"
-}
-# 8 bytes are ICMP's, 20 or 40 those of IP.
-vxlan_is_filled() { full 10.244.2.1 10.244.1.1 1422 && full fd00:10:244:2::1 fd00:10:244:1::1 1382; }
-
-# Packets of pods are let through, also where others' rules say what is.
-rules_stand() {
-  holds "$(on_node iptables-nft -S FORWARD)" '10\.244\.0\.0/16 .*causeway' &&
-    holds "$(on_node ip6tables-nft -S FORWARD)" 'fd00:10:244::/48 .*causeway'
-}
-
-# Agents that end leave the ways as they are. What follows needs the processor.
-ways_stay_without_agents() {
-  local name
-  for name in "$folder"/cluster*.worker*.pid; do
-    touch "${name%.pid}.hold"
-    kill "$(cat "$name")"
-  done
-  within 60 agents_ended && vxlan_is_filled
-}
-agents_ended() { ! ls "$folder"/cluster*.worker*.pid; }
 
 status_is_said() {
   local row
@@ -169,17 +133,11 @@ sandbox=
 failed=
 check kernel-gre kernel_makes_gre
 check once packets_cross_once
+check nodes-vxlan nodes_healed cluster1 vxlan
+check nodes-host-gw nodes_healed cluster2 host-gw
 start_by=$((SECONDS + 200))
 # Not in a subshell: the sandbox is this shell's child.
 if sandbox_stays; then echo "GUEST ok stays"; else failed=1 && echo "GUEST FAIL stays $(tail -n 1 /tmp/sandbox.log)"; fi
-check nodes-vxlan nodes_healed cluster1 vxlan
-check nodes-host-gw nodes_healed cluster2 host-gw
-ip netns attach worker1 "$(cat "$folder/cluster1.worker1.pid")"
-check nodes-marks vxlan_is_marked
-check nodes-mtu vxlan_is_filled
-check nodes-rules within 60 rules_stand
-check nodes-end ways_stay_without_agents
-ip netns del worker1
 check status status_is_said
 check gateway-holds on_gateway whole
 check ping client_reaches_server
