@@ -146,7 +146,7 @@ check drift-address drift address 60
 check drift-route-out drift route-out 60
 check drift-route-in drift route-in 60
 # No message reports a rule: the timer looks every 15 s.
-check drift-snat drift snat 60
+check drift-snat drift snat 150
 check ping-again client_reaches_server
 check delete delete_returns
 check gateway-clean on_gateway clean
