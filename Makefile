@@ -6,6 +6,10 @@ SHELL := bash
 export PATH := $(CURDIR)/.cache/bin:$(PATH)
 TIMED := hack/timed.sh
 IMG ?= causeway:latest
+# The node agent's image, and the namespace in which flannel's ConfigMap is.
+NODE_IMG ?= causeway-node:latest
+NODE_NAMESPACE ?= kube-flannel
+NODE_OUT ?= deploy-node.yaml
 # What the controller does, as its --enable has it: each has its rights in deploy/<name>.yaml.
 ENABLE ?= vpc
 OUT ?= deploy.yaml
@@ -127,18 +131,25 @@ deploy: ## Write deploy.yaml: everything that a cluster needs, with image IMG an
 	@for part in $(CRDS) $(MANIFESTS); do echo '---'; sed 's|image: causeway:latest|image: $(IMG)|; s|--enable=vpc|--enable=$(ENABLE)|' $$part; done > $(OUT)
 	@echo "$(OUT) written; kubectl apply -f $(OUT)"
 
+.PHONY: deploy-node
+deploy-node: ## Write deploy-node.yaml: the node agent with image NODE_IMG, in NODE_NAMESPACE; docs/node.md says how to go over.
+	@sed 's|image: causeway-node:latest|image: $(NODE_IMG)|; s|namespace: kube-flannel$$|namespace: $(NODE_NAMESPACE)|' deploy/node.yaml > $(NODE_OUT)
+	@echo "$(NODE_OUT) written; kubectl apply -f $(NODE_OUT)"
+
 .PHONY: dist
 dist: ## Build the production binary, target/dist/causeway, and see that it is at most 15 MB.
 	@$(TIMED) "production build" cargo build --profile dist --locked --package causeway --no-default-features
 	@size=$$(stat -c %s target/dist/causeway); echo "target/dist/causeway: $$size bytes"; ((size <= 15000000))
 
 .PHONY: docker-build
-docker-build: ## Build the production image IMG (without the sandbox).
-	docker build -t $(IMG) -f deploy/Dockerfile .
+docker-build: ## Build the production images IMG and NODE_IMG (without the sandbox).
+	docker build -t $(IMG) --target controller -f deploy/Dockerfile .
+	docker build -t $(NODE_IMG) --target node -f deploy/Dockerfile .
 
 .PHONY: docker-push
-docker-push: ## Push IMG.
+docker-push: ## Push IMG and NODE_IMG.
 	docker push $(IMG)
+	docker push $(NODE_IMG)
 
 .PHONY: install
 install: ## Install the definitions into the cluster of your kubeconfig (ENABLE=vpc,rules: also those of rules).

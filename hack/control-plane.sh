@@ -69,7 +69,8 @@ kind: Policy
 omitStages: [RequestReceived]
 rules:
   - level: Metadata
-    userGroups: ["system:serviceaccounts:multi-vpc-system", "system:serviceaccounts:submariner-k8s-broker"]
+    userGroups: ["system:serviceaccounts:multi-vpc-system", "system:serviceaccounts:submariner-k8s-broker",
+                 "system:serviceaccounts:kube-flannel"]
   - level: None
 END
 }

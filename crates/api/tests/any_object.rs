@@ -1,5 +1,6 @@
 //! Objects come from people and from other software: whatever their fields say, parsing them ends with a value.
 
+use causeway_api::leases::{self, NodeObject};
 use causeway_api::vpc::foreign::kube_ovn;
 use causeway_api::vpc::{GatewayExIp, VpcNatTunnel, parse};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -112,5 +113,56 @@ proptest! {
         if let Some(config) = object::<ConfigMap>(config, &name, &labels, &annotations) {
             prop_assert!(!parse::gateway_prefix(&config).is_empty());
         }
+    }
+}
+
+const NODE: &[&str] = &[
+    "flannel.alpha.coreos.com/kube-subnet-manager",
+    "flannel.alpha.coreos.com/backend-type",
+    "flannel.alpha.coreos.com/backend-data",
+    "flannel.alpha.coreos.com/backend-v6-data",
+    "flannel.alpha.coreos.com/public-ip",
+    "flannel.alpha.coreos.com/public-ipv6",
+    "flannel.alpha.coreos.com/public-ip-overwrite",
+];
+
+/// What a node may say of itself: nonsense, or something that could be meant.
+fn said() -> impl Strategy<Value = String> {
+    let meant = [
+        "true",
+        "vxlan",
+        "host-gw",
+        "null",
+        r#"{"VNI":1,"VtepMAC":"8e:de:ad:be:ef:01"}"#,
+        r#"{"VNI":1,"VtepMAC":"00:00:00:00:00:00"}"#,
+        "10.0.0.9",
+        "fd00::9",
+        "0.0.0.0",
+    ];
+    prop_oneof![4 => select(meant.to_vec()).prop_map(str::to_owned), 1 => any::<String>()]
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_node_says_of_itself_is_taken_in(
+        annotations in btree_map(select(NODE), said(), 0..NODE.len()),
+        cidrs in prop::collection::vec(prop_oneof![Just("10.244.3.0/24".to_owned()), Just("fd00::/64".to_owned()), any::<String>()], 0..3),
+    ) {
+        let object = json!({ "metadata": { "name": "n", "annotations": annotations }, "spec": { "podCIDRs": cidrs } });
+        let object: NodeObject = serde_json::from_value(object).expect("a node");
+        let seen = leases::seen(leases::DEFAULT_PREFIX, "n", &object);
+        let reached = seen.node.iter().flat_map(|node| node.leases.iter().flatten());
+        for lease in reached {
+            prop_assert_eq!(causeway_core::Family::of(lease.public), lease.subnet.family());
+            if let causeway_core::leases::Backend::Vxlan { mac, .. } = lease.backend {
+                prop_assert!(mac.is_of_one());
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_the_networks_file_says_is_an_answer(text in any::<String>(), network in said(), kind in said(), vni in any::<u64>()) {
+        let _ = leases::config(&text);
+        let _ = leases::config(&json!({ "Network": network, "Backend": { "Type": kind, "VNI": vni } }).to_string());
     }
 }

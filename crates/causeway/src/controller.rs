@@ -124,7 +124,7 @@ impl RoomName {
 }
 
 /// `15s`, `1500ms`, `1m 30s`; not nothing, and not for ever.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let parsed = text.parse::<jiff::SignedDuration>().ok().and_then(|it| Duration::try_from(it).ok());
     let fits = |duration: &Duration| (Duration::from_secs(1)..=election::LONGEST).contains(duration);
     parsed.filter(fits).ok_or_else(|| "use a time from 1s to 1h".into())

@@ -7,10 +7,11 @@ mod rules;
 mod sandbox;
 mod status;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
@@ -29,8 +30,11 @@ enum Command {
     /// Keep gateways, records and statuses of one cluster as its objects say.
     Controller(controller::Args),
     /// Keep this node's routes to the pods of all others as the cluster's nodes say, in flannel's place.
+    ///
+    /// Flags and environment are flannel's (FLANNELD_… with a flag's name in capitals), so that its manifests work with
+    /// this command in place of flanneld. docs/node.md says what a node then holds.
     Node(node::Args),
-    /// Show every tunnel and every rule of a cluster: up and distributed, or why not.
+    /// Show every tunnel, every rule and every node of a cluster: all is well, or what is wrong.
     Status(status::Args),
     /// Rules as data planes see them: what they get, and who they are.
     #[command(subcommand)]
@@ -47,7 +51,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(words());
     match run(cli.command) {
         Ok(code) => code,
         Err(error) => {
@@ -56,6 +60,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The command line; for `node` as flannel's manifests mean it.
+fn words() -> Vec<OsString> {
+    let cli = Cli::command();
+    let node = cli.find_subcommand("node").into_iter().flat_map(clap::Command::get_arguments);
+    let flags: Vec<&str> = node.filter_map(clap::Arg::get_long).collect();
+    node::as_flannel_has_it(std::env::args_os(), &flags, |name| std::env::var_os(name))
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {

@@ -1,6 +1,7 @@
 //! `causeway node`: flannel's flags, environment and files become the options of a node's agent.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -12,8 +13,9 @@ use causeway_api::leases::{Config, DEFAULT_PREFIX};
 use causeway_controller::client::connect;
 use causeway_controller::clock::Clock;
 use causeway_controller::follow::Spread;
+use causeway_controller::leases::Options;
 use causeway_controller::leases::links::{Selection, Wanted};
-use causeway_controller::leases::{Options, once};
+use causeway_controller::leases::once::{self, Cleaned};
 use causeway_controller::{NodeOptions, run_node};
 use causeway_core::Family;
 use causeway_core::leases::{Given, Mac, Mode, link_name};
@@ -24,36 +26,38 @@ use kube::{Api, Client};
 use regex_lite::Regex;
 use tokio_util::sync::CancellationToken;
 
-use crate::controller::{LogFormat, end_on_signal, seed};
+use crate::controller::{LogFormat, duration, end_on_signal, seed};
 
 /// Keep this node's routes to the pods of all others as the cluster's nodes say, in flannel's place.
 ///
-/// Flags and environment are flannel's (FLANNELD_… with a flag's name in capitals), so that its manifests work with
+/// Flags are flannel's, and so is the environment (FLANNELD_… with a flag's name in capitals), so that its manifests work with
 /// this command in place of flanneld.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The link by which this node is reached, by its name or address; the first of several that is there.
-    #[arg(long, value_name = "NAME", env = "FLANNELD_IFACE", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
     iface: Vec<String>,
     /// The same by a pattern for names and addresses; asked after --iface.
-    #[arg(long, value_name = "REGEX", env = "FLANNELD_IFACE_REGEX", value_delimiter = ',')]
+    #[arg(long, value_name = "REGEX")]
     iface_regex: Vec<Regex>,
     /// The link by which this address is reached; without any of these three, that of the default route.
-    #[arg(long, value_name = "ADDRESS", env = "FLANNELD_IFACE_CAN_REACH")]
+    #[arg(long, value_name = "ADDRESS")]
     iface_can_reach: Option<IpAddr>,
     /// The IPv4 address at which others reach this node, in place of the link's; not with host-gw.
-    #[arg(long, value_name = "ADDRESS", env = "FLANNELD_PUBLIC_IP", value_parser = of_family::<false>)]
+    #[arg(long, value_name = "ADDRESS", value_parser = of_family::<false>)]
     public_ip: Option<IpAddr>,
     /// The same of IPv6.
-    #[arg(long, value_name = "ADDRESS", env = "FLANNELD_PUBLIC_IPV6", value_parser = of_family::<true>)]
+    #[arg(long, value_name = "ADDRESS", value_parser = of_family::<true>)]
     public_ipv6: Option<IpAddr>,
     /// Hide pods' addresses from whatever is outside the network.
-    #[arg(long, value_name = "BOOL", env = "FLANNELD_IP_MASQ", default_value_t = false,
-          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, value_name = "BOOL", default_value_t = false,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set,
+          value_parser = clap::builder::BoolishValueParser::new())]
     ip_masq: bool,
     /// Let packets from and to pods through, also where the node lets nothing through.
-    #[arg(long, value_name = "BOOL", env = "FLANNELD_IPTABLES_FORWARD_RULES", default_value_t = true,
-          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, value_name = "BOOL", default_value_t = true,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set,
+          value_parser = clap::builder::BoolishValueParser::new())]
     iptables_forward_rules: bool,
     /// What the CNI plugin reads.
     #[arg(
@@ -72,28 +76,36 @@ pub(crate) struct Args {
     )]
     net_config_path: PathBuf,
     /// Leases are those of the cluster's nodes; nothing else is supported.
-    #[arg(long, value_name = "BOOL", env = "FLANNELD_KUBE_SUBNET_MGR", default_value_t = true,
-          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, value_name = "BOOL", default_value_t = true,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set,
+          value_parser = clap::builder::BoolishValueParser::new())]
     kube_subnet_mgr: bool,
     /// What the names of nodes' annotations begin with.
-    #[arg(long, value_name = "PREFIX", env = "FLANNELD_KUBE_ANNOTATION_PREFIX", default_value = DEFAULT_PREFIX)]
+    #[arg(long, value_name = "PREFIX", default_value = DEFAULT_PREFIX, value_parser = prefix)]
     kube_annotation_prefix: String,
     /// The cluster; without it the one this pod runs in.
-    #[arg(long, value_name = "FILE", env = "FLANNELD_KUBECONFIG_FILE")]
+    #[arg(long, value_name = "FILE")]
     kubeconfig_file: Option<PathBuf>,
     /// Where the API server is, in place of what else says so.
-    #[arg(long, value_name = "URL", env = "FLANNELD_KUBE_API_URL")]
+    #[arg(long, value_name = "URL")]
     kube_api_url: Option<http::Uri>,
     /// Where /healthz, /readyz and /metrics are served.
-    #[arg(long, value_name = "ADDRESS", env = "FLANNELD_HEALTHZ_IP", default_value = "0.0.0.0")]
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
     healthz_ip: IpAddr,
     /// At which port; with 0 nowhere.
-    #[arg(long, value_name = "PORT", env = "FLANNELD_HEALTHZ_PORT", default_value_t = 0)]
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
     healthz_port: u16,
     /// Set the node's condition NetworkUnavailable to False once it has a network.
-    #[arg(long, value_name = "BOOL", env = "FLANNELD_SET_NODE_NETWORK_UNAVAILABLE", default_value_t = true,
-          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, value_name = "BOOL", default_value_t = true,
+          num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set,
+          value_parser = clap::builder::BoolishValueParser::new())]
     set_node_network_unavailable: bool,
+    /// Accepted, since flannel's manifests have it.
+    #[arg(long, value_name = "N", hide = true)]
+    v: Option<String>,
+    /// The same.
+    #[arg(long, value_name = "SECONDS", hide = true)]
+    iptables_resync: Option<String>,
     /// The name of this node; without it that of POD_NAME's in POD_NAMESPACE.
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     node_name: Option<String>,
@@ -103,6 +115,9 @@ pub(crate) struct Args {
     /// Take away all routes, links, rules and files of ours on this node, and exit.
     #[arg(long)]
     cleanup: bool,
+    /// How often the kernel is looked at although nothing was heard.
+    #[arg(long, value_name = "TIME", default_value = "15s", hide = true, value_parser = duration)]
+    check_every: Duration,
     /// How logs look.
     #[arg(long, value_enum, default_value = "json")]
     pub(crate) log_format: LogFormat,
@@ -111,8 +126,6 @@ pub(crate) struct Args {
     exit_with_parent: bool,
 }
 
-/// How often the kernel is looked at although nothing was heard.
-const CHECK_EVERY: Duration = Duration::from_secs(15);
 /// Thousands of agents may start or lose their API server in one moment.
 const SPREAD: Spread = Spread { first: Duration::from_millis(500), later: Duration::from_secs(5) };
 /// What `--observe-only` exits with when something would change.
@@ -122,6 +135,51 @@ fn of_family<const V6: bool>(text: &str) -> Result<IpAddr, String> {
     let address: IpAddr = text.parse().map_err(|error| format!("{error}"))?;
     let family = if V6 { "IPv6" } else { "IPv4" };
     if address.is_ipv6() == V6 { Ok(address) } else { Err(format!("it is not an {family} address")) }
+}
+
+/// What the names of annotations can begin with; a slash at the end is as good as none.
+fn prefix(text: &str) -> Result<String, String> {
+    let prefix = text.strip_suffix('/').unwrap_or(text);
+    let is_fine = |it: char| it.is_ascii_alphanumeric() || it == '.' || it == '-';
+    let is_name = !prefix.is_empty() && prefix.len() <= 253 && prefix.chars().all(is_fine);
+    if is_name { Ok(prefix.to_owned()) } else { Err("use a name like flannel.alpha.coreos.com".into()) }
+}
+
+/// The command line as flannel's manifests mean it: flags with one dash, and for those that are not given the environment,
+/// in which nothing is as good as not there.
+pub(crate) fn as_flannel_has_it(
+    words: impl IntoIterator<Item = OsString>,
+    flags: &[&str],
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.into_iter().collect();
+    if words.get(1).is_none_or(|command| command != "node") {
+        return words;
+    }
+    for word in &mut words[2..] {
+        let single = word.to_str().and_then(|text| text.strip_prefix('-')).filter(|text| text.len() > 1);
+        if let Some(flag) = single.filter(|text| !text.starts_with('-')) {
+            *word = format!("--{flag}").into();
+        }
+    }
+    let is_given = |flag: &str| {
+        let named = |word: &OsString| {
+            let text = word.to_str().and_then(|text| text.strip_prefix("--")).unwrap_or_default();
+            text.split('=').next() == Some(flag)
+        };
+        words[2..].iter().any(named)
+    };
+    let mut given = Vec::new();
+    for flag in flags.iter().filter(|flag| !is_given(flag)) {
+        let name = format!("FLANNELD_{}", flag.replace('-', "_").to_uppercase());
+        if let Some(value) = variable(&name).filter(|value| !value.is_empty()) {
+            let mut word = OsString::from(format!("--{flag}="));
+            word.push(value);
+            given.push(word);
+        }
+    }
+    words.splice(2..2, given);
+    words
 }
 
 /// What must happen before any thread starts.
@@ -146,12 +204,20 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if observe_only {
         return would_change(&client, &leases).await;
     }
-    warn_of_forwarding(&config);
+    ensure!(may_change_the_network(), "the kernel lets this process change nothing: it needs CAP_NET_ADMIN");
     let stop = CancellationToken::new();
     tokio::spawn(end_on_signal(stop.clone()));
     run_node(NodeOptions { client, listen, clock: Clock::System, seed: seed(), leases }, stop).await?;
     tracing::info!("stopped; routes stay as they are");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the process has that right; where that cannot be seen, the kernel will say.
+fn may_change_the_network() -> bool {
+    const NET_ADMIN: u64 = 1 << 12;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    rights.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_none_or(|bits| bits & NET_ADMIN != 0)
 }
 
 fn read_config(path: &Path) -> anyhow::Result<Config> {
@@ -174,11 +240,11 @@ fn options(args: Args, config: &Config, name: String) -> anyhow::Result<Options>
     };
     Ok(Options {
         given,
-        prefix: args.kube_annotation_prefix.trim_end_matches('/').to_owned(),
+        prefix: args.kube_annotation_prefix,
         selection: Selection(wanted),
         subnet_file: args.subnet_file,
         set_condition: args.set_node_network_unavailable,
-        check_every: CHECK_EVERY,
+        check_every: args.check_every,
         spread: SPREAD,
     })
 }
@@ -246,15 +312,23 @@ async fn would_change(client: &Client, leases: &Options) -> anyhow::Result<ExitC
 }
 
 async fn clean_up(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut words = once::clean_up().await.context("the kernel cannot be cleaned")?;
-    match std::fs::remove_file(&args.subnet_file) {
-        Ok(()) => words.push(format!("deleted {}", args.subnet_file.display())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error).with_context(|| format!("deleting {}", args.subnet_file.display())),
+    let Cleaned { mut done, failed } = once::clean_up().await.context("the kernel cannot be cleaned")?;
+    // Where nothing was ours, the file is whoever's has this job now.
+    if !done.is_empty() {
+        match std::fs::remove_file(&args.subnet_file) {
+            Ok(()) => done.push(format!("delete {}", args.subnet_file.display())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("deleting {}", args.subnet_file.display()));
+            }
+        }
     }
     let mut stdout = std::io::stdout().lock();
-    for line in &words {
+    for line in &done {
         writeln!(stdout, "{line}")?;
+    }
+    if !failed.is_empty() {
+        bail!("not all of ours could be taken away: {}", failed.join("; "));
     }
     writeln!(
         stdout,
@@ -263,15 +337,35 @@ async fn clean_up(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Pods' packets stop here where the kernel forwards nothing, whatever its routes say.
-fn warn_of_forwarding(config: &Config) {
-    for network in &config.networks {
-        let file = match network.range.family() {
-            Family::V4 => "/proc/sys/net/ipv4/ip_forward",
-            Family::V6 => "/proc/sys/net/ipv6/conf/all/forwarding",
-        };
-        if std::fs::read_to_string(file).is_ok_and(|text| text.trim() == "0") {
-            tracing::warn!(file, "this node forwards no packets: write 1 to it");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meant(words: &[&str], environment: &[(&str, &str)]) -> Vec<String> {
+        let variable =
+            |name: &str| environment.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+        let flags = ["iface", "ip-masq", "healthz-port"];
+        let words = ["causeway", "node"].into_iter().chain(words.iter().copied()).map(OsString::from);
+        let words = as_flannel_has_it(words, &flags, variable).into_iter().skip(2);
+        words.map(|word| word.into_string().expect("text")).collect()
+    }
+
+    #[test]
+    fn flannels_flags_and_environment_are_understood() {
+        assert_eq!(meant(&["-ip-masq", "-v=3"], &[]), ["--ip-masq", "--v=3"]);
+        let environment =
+            [("FLANNELD_IFACE", "eth1"), ("FLANNELD_IP_MASQ", ""), ("FLANNELD_HEALTHZ_PORT", "1")];
+        assert_eq!(meant(&["--iface", "eth0"], &environment), ["--healthz-port=1", "--iface", "eth0"]);
+        assert_eq!(meant(&["--iface=eth0", "-"], &[]), ["--iface=eth0", "-"]);
+        let others = as_flannel_has_it(["causeway", "status", "-x"].map(OsString::from), &["x"], |_| None);
+        assert_eq!(others, ["causeway", "status", "-x"]);
+    }
+
+    #[test]
+    fn the_beginning_of_annotations_names_is_a_name() {
+        assert_eq!(prefix("flannel.alpha.coreos.com/"), Ok("flannel.alpha.coreos.com".to_owned()));
+        for bad in ["", "/", "a//b", "a b", "ä"] {
+            assert!(prefix(bad).is_err(), "{bad}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! GRE for real: many machines' kernels cannot make GRE links, so a kernel that can is booted in
-//! an emulator, with the program in its initial file system, and the sandbox runs in there.
+//! an emulator, with the program in its initial file system, and the sandbox runs in there. It is a distribution's own
+//! kernel, so nodes run in there too, over vxlan and host-gw.
 //!
 //! ```text
 //!  hack/setup.sh ─▶ .cache/guest/kernel ─┐
@@ -18,9 +19,11 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// What `guest/checks.sh` must have said, in its order.
-const CHECKS: [&str; 15] = [
+const CHECKS: [&str; 17] = [
     "kernel-gre",
     "once",
+    "nodes-vxlan",
+    "nodes-host-gw",
     "stays",
     "status",
     "gateway-holds",
@@ -40,7 +43,7 @@ const CHECKS: [&str; 15] = [
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// Tools that this test or `guest/image.sh` runs or packs.
-const TOOLS: [&str; 13] = [
+const TOOLS: [&str; 14] = [
     "qemu-system-x86_64",
     "cpio",
     "busybox",
@@ -49,6 +52,7 @@ const TOOLS: [&str; 13] = [
     "kmod",
     "depmod",
     "ip",
+    "nft",
     "xtables-nft-multi",
     "xtables-legacy-multi",
     "ping",
@@ -57,14 +61,14 @@ const TOOLS: [&str; 13] = [
 ];
 
 #[test]
-fn in_a_guest_kernel_a_gre_tunnel_carries_packets_is_repaired_and_goes_without_a_trace() {
+fn in_a_guest_kernel_a_gre_tunnel_and_nodes_carry_packets_are_repaired_and_go_without_a_trace() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let cache = root.join(".cache/guest");
     let path = search_path(&root);
     let missing = missing(&path, &cache);
     assert!(
         missing.is_empty(),
-        "GRE cannot be tested: no {}; `hack/setup.sh test` gets them",
+        "neither GRE nor nodes on a stock kernel can be tested: no {}; `hack/setup.sh test` gets them",
         missing.join(", no ")
     );
     let work = tempfile::tempdir().expect("a temporary folder");

@@ -35,7 +35,8 @@ fn all_ours(machine: &Machine) -> Result<(), String> {
 async fn joined(backend: Backend) -> Cluster {
     let mut cluster = Cluster::new(backend).await;
     for number in 1..=3 {
-        cluster.start_with(number, Program::Causeway, &["--healthz-port=8080"]);
+        // Nothing waits for the timer.
+        cluster.start_with(number, Program::Causeway, &["--healthz-port=8080", "--check-every=1h"]);
     }
     cluster.everybody_is_reached().await;
     for machine in &cluster.machines {

@@ -16,7 +16,7 @@ mod ping;
 
 use std::path::Path;
 
-use agent::Program;
+use agent::{Agent, Program};
 use causeway_datapath::leases::PROTOCOL;
 use cluster::{Backend, Cluster, Machine};
 use cni::Container;
@@ -207,8 +207,10 @@ async fn flannels_cni_plugin_wires_pods_from_our_subnet_env() {
         assert!(v4.starts_with(&format!("10.244.{number}.")) && v4.ends_with("/24"), "{result}");
         assert!(v6.starts_with(&format!("fd00:10:244:{number}::")) && v6.ends_with("/64"), "{result}");
         addresses.push([v4, v6].map(|ip| ip.split('/').next().expect("an address").to_owned()));
+        let env = std::fs::read_to_string(container.subnet_env()).expect("subnet.env");
+        let mtu = env.lines().find_map(|line| line.strip_prefix("FLANNEL_MTU=")).expect("a size");
         let link = container.pod.sh("ip -o link show eth0");
-        assert!(link.contains(" mtu 1450 "), "as subnet.env has it: {link}");
+        assert!(link.contains(&format!(" mtu {mtu} ")), "{env}{link}");
     }
     let mut pings = Vec::new();
     for (from, container) in containers.iter().enumerate() {
@@ -228,4 +230,54 @@ async fn flannels_cni_plugin_wires_pods_from_our_subnet_env() {
         assert!(!container.pod.sh("ip -o link").contains("eth0"), "its link is gone");
         assert_eq!(remembered(&container.memory(), &container.id), Vec::<String>::new());
     }
+}
+
+/// Both look after one node for a while, as when Kubernetes takes its time to end one of them.
+async fn at_once(backend: Backend) {
+    flanneld_can_run();
+    let mut cluster = Cluster::new(backend).await;
+    for number in 1..=3 {
+        cluster.start(number, Program::Flanneld);
+    }
+    cluster.everybody_is_reached().await;
+    let flow = Flow::begin(&cluster).await;
+    let ours = Agent::start(Program::Causeway, cluster.folder(), "node1", &cluster.machines[0].node, &[]);
+    cluster.until("the routes are ours", async || all_ours(&cluster.machines[0])).await;
+    cluster.until("flannel's rules go", async || no_rules_of_flannel(&cluster.machines[0])).await;
+    cluster
+        .until("flanneld puts them back", async || {
+            no_rules_of_flannel(&cluster.machines[0]).is_err().then_some(()).ok_or_else(String::new)
+        })
+        .await;
+    flow.goes_on().await;
+    cluster.stop(1).await;
+    flow.was_never_interrupted("while causeway comes before flanneld goes").await;
+    assert_eq!(all_ours(&cluster.machines[0]), Ok(()));
+
+    let flow = Flow::begin(&cluster).await;
+    let before = cluster.machines[0].log().len();
+    cluster.start(1, Program::Flanneld);
+    cluster
+        .until("flanneld is back", async || {
+            let log = cluster.machines[0].log();
+            let back = log.get(before..).is_some_and(|log| log.contains("flannel is ready"));
+            if back { Ok(()) } else { Err(String::new()) }
+        })
+        .await;
+    flow.goes_on().await;
+    ours.stop().await;
+    flow.was_never_interrupted("while flanneld comes before causeway goes").await;
+    cluster.everybody_is_reached().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs flanneld: make peers"]
+async fn both_on_one_node_cost_no_packet_over_host_gw() {
+    at_once(Backend::HostGw).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs flanneld: make peers"]
+async fn both_on_one_node_cost_no_packet_over_vxlan() {
+    at_once(Backend::Vxlan).await;
 }

@@ -1,6 +1,20 @@
 //! The rights that ship in `deploy/`, on a server that enforces them: enough, and none too many.
 #![cfg(feature = "sandbox")]
 
+#[path = "nodes/agent.rs"]
+#[allow(dead_code, reason = "the tests of the agent use more of it")]
+mod agent;
+#[path = "nodes/cluster.rs"]
+#[allow(dead_code, reason = "the tests of the agent use more of it")]
+mod cluster;
+#[path = "../../datapath/tests/lab/net.rs"]
+#[allow(dead_code, reason = "the tests of the datapath use more of it")]
+mod net;
+#[path = "real_rights/node.rs"]
+mod node;
+#[path = "nodes/ping.rs"]
+#[allow(dead_code, reason = "the tests of the agent use more of it")]
+mod ping;
 mod support;
 
 use std::collections::BTreeSet;
@@ -448,13 +462,13 @@ async fn a_real_server_takes_everything_that_ships() {
     let file = |name: &str| format!("{deploy}/{name}");
     let member = MEMBER.map(|(name, _)| name);
     // A dry run makes no namespace for what comes after it in the same file.
-    one.apply(r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "opensergo-system"}}"#)
-        .await
-        .ok();
-    for name in ["crds.yaml", "exec-policy.yaml", "rules-crds.yaml", "rules.yaml", "rules-name.yaml"]
-        .into_iter()
-        .chain(member)
-    {
+    for name in ["opensergo-system", "kube-flannel"] {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        one.apply(&namespace.to_string()).await.ok();
+    }
+    let definitions = ["crds.yaml", "rules-crds.yaml"].into_iter();
+    let others = ["exec-policy.yaml", "rules.yaml", "rules-name.yaml", "node-config.yaml", "node.yaml"];
+    for name in definitions.chain(others).chain(member) {
         one.kubectl(&["apply", "--dry-run=server", "-f", &file(name)]).await.ok();
     }
     broker.kubectl(&["apply", "--dry-run=server", "-f", &file("broker.yaml")]).await.ok();

@@ -232,6 +232,8 @@ fn help_names_every_command_and_every_flag_with_a_sentence() {
         "--apply",
         "--rules",
         "--nodes",
+        "--nodes-backend",
+        "--nodes-ipv6",
         "--once",
         "--output",
         "--dir",

@@ -42,33 +42,47 @@ fn pairs(matrix: &Value) -> Vec<(&'static str, &'static str, bool)> {
     others.map(|(from, to)| (from, to, matrix[from][to].is_number())).collect()
 }
 
-#[test]
-fn pods_on_nodes_reach_each_other_before_and_after_a_fault_and_not_in_between() {
+/// Runs a sandbox whose clusters have these back ends, looks at what it says of its nodes, and returns the report.
+fn healed(args: &[&str], backends: [&str; 2], flushed: u64) -> Value {
     can_run(&[]);
-    let (pid, output) = sandbox(&["--nodes", "3", "--once", "-o", "json"]);
+    let (pid, output) = sandbox(&[&["--nodes", "3", "--once", "-o", "json"], args].concat());
     let said = text(&output.stderr);
     let report: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}\n{said}", text(&output.stdout)));
     assert!(output.status.success() && report["ready"] == true, "{report:#}\n{said}");
     let clusters = report["nodes"].as_array().expect("the clusters' nodes");
-    let names: Vec<_> = clusters.iter().map(|nodes| &nodes["cluster"]).collect();
-    assert_eq!(names, ["cluster1", "cluster2"]);
+    let names: Vec<_> = clusters.iter().map(|nodes| (&nodes["cluster"], &nodes["backend"])).collect();
+    let [first, second] = backends.map(Value::from);
+    assert_eq!(names, [(&"cluster1".into(), &first), (&"cluster2".into(), &second)]);
     for nodes in clusters {
         let names: Vec<_> =
             nodes["nodes"].as_array().expect("nodes").iter().map(|node| &node["name"]).collect();
-        assert_eq!((names, &nodes["backend"]), (NODES.map(Value::from).iter().collect(), &"host-gw".into()));
+        assert_eq!(names, NODES);
         for (from, to, reached) in pairs(&nodes["before"]).into_iter().chain(pairs(&nodes["after"])) {
             assert!(reached, "{from} → {to} in {nodes:#}");
         }
         for (from, to, reached) in pairs(&nodes["broken"]) {
             assert_eq!(reached, from != "worker1" && to != "worker1", "{from} → {to} in {nodes:#}");
         }
-        assert_eq!(nodes["flushed"], 2, "a route to each of the others: {nodes:#}");
+        assert_eq!(nodes["flushed"], flushed, "a route of each family to each of the others: {nodes:#}");
         assert!(nodes["repairedMs"].as_f64().is_some_and(|ms| ms > 0.0), "{nodes:#}");
     }
-    assert_eq!(report["proof"]["sent"], report["proof"]["received"], "the tunnel works beside them");
     until("no process is left", || processes_of(pid).is_empty());
     assert!(!Path::new(report["folder"].as_str().expect("a folder")).exists());
+    report
+}
+
+#[test]
+fn pods_on_nodes_reach_each_other_before_and_after_a_fault_and_not_in_between() {
+    let report = healed(&[], ["host-gw", "host-gw"], 2);
+    assert_eq!(report["proof"]["sent"], report["proof"]["received"], "the tunnel works beside them");
+}
+
+#[test]
+fn they_do_so_over_a_back_end_of_each_clusters_own_and_over_ipv6_too() {
+    let args = ["--bare", "--nodes-backend", "vxlan,host-gw", "--nodes-ipv6"];
+    let report = healed(&args, ["vxlan", "host-gw"], 4);
+    assert_eq!((&report["nodes"][0]["ipv6"], &report["nodes"][1]["ipv6"]), (&true.into(), &true.into()));
 }
 
 #[tokio::test]
@@ -109,4 +123,7 @@ fn nodes_want_servers_of_the_sandboxs_own_and_are_at_least_two() {
     assert!(refused(&["--nodes", "1"]).contains("2..=9"));
     assert!(refused(&["--nodes", "3", "--measure", "2"]).contains("cannot be used with"));
     assert!(refused(&["--nodes", "3", "--kubeconfig", "a,b,c"]).contains("cannot be used with"));
+    assert!(refused(&["--nodes", "3", "--nodes-backend", "wireguard"]).contains("host-gw, vxlan"));
+    assert!(refused(&["--nodes-backend", "vxlan"]).contains("--nodes <N>"));
+    assert!(refused(&["--nodes-ipv6"]).contains("--nodes <N>"));
 }

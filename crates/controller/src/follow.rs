@@ -312,6 +312,10 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     C: Convert<K>,
 {
+    fn is_one_of_many(&self) -> bool {
+        !self.watch.spread.later.is_zero()
+    }
+
     /// A list if one is due, then a watch until it ends.
     async fn round(
         &mut self,
@@ -433,6 +437,10 @@ where
                 }
                 Some(Err(error)) => return Err(error),
                 None if list.is_some() => return Ok(Round::Cut("the list ended in the middle")),
+                // Before its time a watch ends with all others: a server that goes ends them in good order.
+                None if self.is_one_of_many() && opened.elapsed() < limit.mul_f64(0.9) => {
+                    return Ok(Round::Ended);
+                }
                 None if opened.elapsed() > Pace::MIN * 5 => return Ok(Round::Again),
                 None => return Ok(Round::Ended),
             }

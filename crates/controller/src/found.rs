@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// An object of the kind `K`, or what is known of one that cannot be decoded: one such object ends no list.
 ///
-/// kube's `Found` does the same for any format, and copies every object whole before it decodes it.
+/// kube's `DeserializeGuard` does the same for any format, and copies every object whole before it decodes it.
 #[derive(Debug, Clone)]
 pub struct Found<K>(pub Result<K, Malformed>);
 

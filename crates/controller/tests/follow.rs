@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use causeway_apiserver::{Fault, Match, Server, Switch};
-use causeway_controller::follow::{Interruption, Seen, Watch};
+use causeway_controller::follow::{Interruption, Seen, Spread, Watch};
 use causeway_controller::found::Found;
 use causeway_controller::pace::Pace;
 use causeway_core::room::Change;
@@ -348,4 +348,46 @@ async fn a_watch_whose_server_stops_sending_bookmarks_is_opened_anew() {
     // Long before the server would have ended it.
     tokio::time::sleep(Duration::from_secs(140)).await;
     assert_eq!(follower.known().expect("listed")["a"], "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_that_start_or_lose_their_server_together_do_not_arrive_together() {
+    let server = server().await;
+    let start = tokio::time::Instant::now();
+    let spread = Spread { first: Duration::from_secs(10), later: Duration::from_secs(10) };
+    let arrivals: Arc<Mutex<Vec<Duration>>> = Arc::default();
+    let mut followers = tokio::task::JoinSet::new();
+    for number in 0..100 {
+        let api: Api<Found<ConfigMap>> = Api::all(client(&server, "one of many"));
+        let arrivals = arrivals.clone();
+        let convert = |object: &Found<ConfigMap>| (object.name_any(), Some(()));
+        followers.spawn(async move {
+            let tell = |seen: Result<Seen<String, ()>, Interruption>| {
+                if matches!(seen, Ok(Seen::All { .. } | Seen::Put(..))) {
+                    arrivals.lock().expect("no panic").push(start.elapsed());
+                }
+            };
+            match Watch::new(api).spread(spread).follow(Pace::seeded(number), convert, tell).await {}
+        });
+    }
+    let spread_over = |times: &[Duration]| {
+        let busiest = times
+            .iter()
+            .map(|at| times.iter().filter(|it| (*at..*at + Duration::from_secs(1)).contains(*it)).count());
+        busiest.max().unwrap_or_default()
+    };
+    until("all have listed", async || arrivals.lock().expect("no panic").len() == 100).await;
+    let first = std::mem::take(&mut *arrivals.lock().expect("no panic"));
+    assert!(first.iter().all(|at| *at < Duration::from_secs(11)), "{first:?}");
+    assert!(spread_over(&first) < 25, "in no second comes a quarter of them: {first:?}");
+    // All watches end at once; whoever is back hears the news.
+    server.faults().set(vec![Fault::new(Switch::CloseWatches)]).expect("a fault");
+    // Time moves once all of them have.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let maps: Api<ConfigMap> = Api::namespaced(client(&server, "test"), "default");
+    let news = serde_json::from_value(json!({ "metadata": { "name": "news" } })).expect("a ConfigMap");
+    maps.create(&PostParams::default(), &news).await.expect("it is created");
+    until("all are back", async || arrivals.lock().expect("no panic").len() >= 100).await;
+    let again = arrivals.lock().expect("no panic").clone();
+    assert!(spread_over(&again) < 25, "in no second comes a quarter of them: {again:?}");
 }

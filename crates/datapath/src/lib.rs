@@ -10,6 +10,7 @@ pub mod netlink;
 mod run;
 mod sections;
 pub mod vpc;
+mod words;
 
 pub use done::{DONE, SEEN, end_of};
 pub use run::{Output, Run, RunError};

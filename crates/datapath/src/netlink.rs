@@ -1,6 +1,6 @@
 //! A conversation with the kernel: dumps, and many requests at once.
 //!
-//! Requests are sent a thousand at a time, and only the last one of these asks for an answer: whatever failed before it
+//! Requests are sent some hundred at a time, and only the last one of these asks for an answer: whatever failed before it
 //! has been said by then, each under its number.
 
 use std::io;
@@ -17,8 +17,8 @@ const LARGEST_PART: usize = 64 * 1024;
 const WAITING: usize = 4 * 1024 * 1024;
 /// A kernel that says nothing for so many seconds has lost the answer; whoever asked begins anew.
 const ANSWERS_WITHIN: i64 = 10;
-/// Requests that are sent at once.
-const BATCH: usize = 1000;
+/// Requests that are sent at once. Where there is no more room than usual, so many complaints fit into it.
+const BATCH: usize = 256;
 /// What was listed changed meanwhile.
 const NLM_F_DUMP_INTR: u16 = 0x10;
 
@@ -49,7 +49,7 @@ impl Netlink {
         // do neither, and need not.
         let _ = socket.set_cap_ack(true);
         let _ = socket.set_netlink_get_strict_chk(true);
-        let _ = socket.set_rx_buf_sz(WAITING);
+        room_for(&socket, WAITING);
         setsockopt(&socket, sockopt::ReceiveTimeout, &TimeVal::seconds(ANSWERS_WITHIN))?;
         Ok(Self { socket, port, sequence: 0, buffer: Vec::with_capacity(LARGEST_PART) })
     }
@@ -132,7 +132,7 @@ impl Netlink {
             self.socket.send(&bytes, 0)?;
             let mut answered = false;
             while !answered {
-                self.receive(|answer| {
+                let received = self.receive(|answer| {
                     let number = answer.header.sequence_number.wrapping_sub(first) as usize;
                     if let NetlinkPayload::Error(error) = answer.payload
                         && number < requests.len()
@@ -140,7 +140,15 @@ impl Netlink {
                         answered |= answer.header.sequence_number == last;
                         failed.extend(failure(error.raw_code()).map(|error| (at * BATCH + number, error)));
                     }
-                })?;
+                });
+                match received {
+                    // More failed than can be said; what came of it is seen afterwards, and the rest is still to be made.
+                    Err(error) if is_too_much(&error) => {
+                        failed.push((at * BATCH + requests.len() - 1, error));
+                        break;
+                    }
+                    received => received?,
+                }
             }
         }
         Ok(failed)
@@ -184,6 +192,19 @@ fn encode(message: RouteNetlinkMessage, flags: u16, sequence: u32, bytes: &mut V
 /// What a code of the kernel's says; zero is success.
 fn failure(code: i32) -> Option<io::Error> {
     (code != 0).then(|| io::Error::from_raw_os_error(code.abs()))
+}
+
+/// Gives a socket so much room for what waits to be read, whatever is usual on this machine.
+pub(crate) fn room_for(socket: &Socket, bytes: usize) {
+    if setsockopt(socket, sockopt::RcvBufForce, &bytes).is_err() {
+        // Without the right to that there is less room, and more is looked for a second time.
+        let _ = setsockopt(socket, sockopt::RcvBuf, &bytes);
+    }
+}
+
+/// Whether an error says that something was lost, because nobody had read for too long: `ENOBUFS`.
+pub(crate) fn is_too_much(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(105)
 }
 
 /// Whether an error says that there is no such thing.

@@ -102,6 +102,7 @@ impl Machine {
         Place {
             subnet,
             public: public(family, self.number),
+            local: public(family, self.number),
             link,
             mtu: 1500,
             neighbours: vec![near],
@@ -305,6 +306,86 @@ fn what_others_change_is_heard_and_what_we_put_is_not() {
 }
 
 #[test]
+fn every_way_can_follow_every_other_in_either_family() {
+    require(&[]);
+    let mut cluster = Cluster::new();
+    for family in Family::ALL {
+        for mode in [DIRECT, VXLAN, Mode::HostGw, VXLAN, DIRECT, Mode::HostGw, DIRECT] {
+            cluster.converge(&network(family, mode), &Cluster::nodes(family, mode));
+        }
+        assert_eq!(cluster.reached(family), EVERYBODY, "{family}");
+    }
+}
+
+#[test]
+fn rules_are_heard_of_where_ours_stand_alone() {
+    require(&[("nft", &["--version"])]);
+    let node = Netns::new();
+    node.sh("nft add table ip causeway; nft add chain ip causeway postrouting; iptables-nft -N OTHERS; iptables-nft -P FORWARD DROP");
+    let mut monitor = node.inside(Monitor::open).join().expect("no panic").expect("it listens");
+    for (change, concerns_us) in [
+        ("iptables-nft -A OTHERS -j DROP; iptables-nft -F OTHERS", false),
+        ("nft add table ip others; nft delete table ip others", false),
+        ("iptables-nft -A FORWARD -s 10.1.0.0/16 -j DROP", true),
+        ("iptables-nft -F FORWARD", true),
+        ("nft add rule ip causeway postrouting accept", true),
+        ("nft delete table ip causeway", true),
+        ("iptables-nft -t nat -A POSTROUTING -s 10.1.0.0/16 -j MASQUERADE", false),
+    ] {
+        node.sh(change);
+        let said = monitor.read(&Interest::default()).expect("read");
+        assert_eq!(said.contains(&Heard::Rules), concerns_us, "{change}: {said:?}");
+    }
+}
+
+/// Somebody who never stops changing routes of a node, until dropped.
+struct Restless {
+    child: std::process::Child,
+}
+
+impl Restless {
+    fn in_node(node: &Netns) -> Self {
+        let flips = "while true; do for i in $(seq 50); do echo route add fd99:$i::/32 via fd00:192:168::9
+                     echo route del fd99:$i::/32; done | ip -6 -batch - || exit; done";
+        let mut command = std::process::Command::new("nsenter");
+        command.args(["-t", &node.pid().to_string(), "-n", "bash", "-c", flips]);
+        Self { child: command.spawn().expect("nsenter starts") }
+    }
+}
+
+impl Drop for Restless {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn beside_somebody_who_never_stops_changing_routes_nothing_is_forgotten() {
+    require(&[]);
+    let mut cluster = Cluster::new();
+    let machine = &mut cluster.machines[0];
+    // Enough that a list takes several answers.
+    machine.node.sh(
+        "for a in $(seq 100 115); do for b in $(seq 100 349); do echo route add fd$a:$b::/32 via fd00:192:168::9; done; done |
+           sed 's/fd1/fd/' | ip -6 -batch -",
+    );
+    let (network, nodes) = (network(Family::V6, VXLAN), Cluster::nodes(Family::V6, VXLAN));
+    let want = machine.want(&network, &nodes);
+    let restless = Restless::in_node(&machine.node);
+    for _ in 0..20 {
+        // One that the kernel says was interrupted is made again.
+        let have = machine.observe(Family::V6, &want);
+        let failures = machine.kernel.apply(Family::V6, &plan(&want, &have), &have).expect("applied");
+        assert!(failures.is_empty(), "{failures:?}");
+        assert!(have.routes.len() >= 4000, "nothing is forgotten: {}", have.routes.len());
+    }
+    drop(restless);
+    let have = machine.observe(Family::V6, &want);
+    assert_eq!(plan(&want, &have), Plan::default());
+}
+
+#[test]
 fn far_ends_are_heard_of_on_our_links_alone() {
     require(&[]);
     let mut cluster = Cluster::new();
@@ -315,8 +396,8 @@ fn far_ends_are_heard_of_on_our_links_alone() {
     let ours = Interest { links: [index].into(), ..Interest::default() };
     for (change, heard) in [
         ("ip neigh del 10.244.2.0 dev flannel.1", Heard::Routes(Family::V4)),
-        ("bridge fdb del 02:00:00:00:07:02 dev flannel.1 dst 192.168.7.2", Heard::TooMuch),
-        ("bridge fdb replace 02:00:00:00:07:03 dev flannel.1 dst 192.168.7.9", Heard::TooMuch),
+        ("bridge fdb del 02:00:00:00:07:02 dev flannel.1 dst 192.168.7.2", Heard::Ends),
+        ("bridge fdb replace 02:00:00:00:07:03 dev flannel.1 dst 192.168.7.9", Heard::Ends),
     ] {
         machine.node.sh(change);
         let said = monitor.read(&ours).expect("read");

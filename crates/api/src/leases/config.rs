@@ -45,8 +45,9 @@ const DEFAULT_VNI: u32 = 1;
 /// Older than the number that was assigned to VXLAN, and what flannel uses.
 const DEFAULT_PORT: u16 = 8472;
 const LARGEST_VNI: u32 = (1 << 24) - 1;
-/// IPv6 needs links that take packets of this size.
-const SMALLEST_MTU: u32 = 1280;
+/// Every link of IPv4 takes packets of this size, and IPv6 needs more.
+const SMALLEST_MTU: u32 = 576;
+const SMALLEST_MTU_OF_IPV6: u32 = 1280;
 const LARGEST_MTU: u32 = 65_535;
 
 /// Reads it; what is wrong with it is a sentence.
@@ -56,8 +57,9 @@ pub fn config(text: &str) -> Result<Config, String> {
     let backend =
         file.backend.ok_or("Backend is missing: use {\"Type\": \"vxlan\"} or {\"Type\": \"host-gw\"}")?;
     let mode = mode(&backend)?;
-    if let Some(mtu) = backend.mtu.filter(|mtu| *mtu != 0 && !(SMALLEST_MTU..=LARGEST_MTU).contains(mtu)) {
-        return Err(format!("Backend.MTU {mtu} is not a number from {SMALLEST_MTU} to {LARGEST_MTU}"));
+    let smallest = if file.enableipv6.unwrap_or_default() { SMALLEST_MTU_OF_IPV6 } else { SMALLEST_MTU };
+    if let Some(mtu) = backend.mtu.filter(|mtu| *mtu != 0 && !(smallest..=LARGEST_MTU).contains(mtu)) {
+        return Err(format!("Backend.MTU {mtu} is not a number from {smallest} to {LARGEST_MTU}"));
     }
     let mut networks = Vec::new();
     let families = [
@@ -72,6 +74,9 @@ pub fn config(text: &str) -> Result<Config, String> {
         let range: Cidr = text.parse().map_err(|why| format!("{name}: {why}"))?;
         if range.family() != family {
             return Err(format!("{name}: {text} is not a range of {family}"));
+        }
+        if range.prefix() == 0 {
+            return Err(format!("{name}: {text} is every address there is"));
         }
         networks.push(Network { range, mode });
     }
@@ -146,6 +151,7 @@ mod tests {
                 r#"{"Network": "10.244.0.0/40", "Backend": {"Type": "host-gw"}}"#,
                 "Network: `10.244.0.0/40` is not",
             ),
+            (r#"{"Network": "0.0.0.0/0", "Backend": {"Type": "host-gw"}}"#, "is every address there is"),
             (r#"{"Network": "fd00::/56", "Backend": {"Type": "host-gw"}}"#, "is not a range of IPv4"),
             (r#"{"EnableIPv4": false, "Backend": {"Type": "host-gw"}}"#, "neither EnableIPv4 nor EnableIPv6"),
             (r#"{"Backend": {"Type": "host-gw"}}"#, "Network is missing, and IPv4 is enabled"),

@@ -39,7 +39,7 @@ mod tests {
             lease("10.244.0.0/16", "10.244.3.0/24", "192.168.7.3"),
             lease("fd00:10:244::/56", "fd00:10:244:3::/64", "fd00::3"),
         ];
-        let text = subnet_env(&Announcement { leases, own: Vec::new(), mtu: 1450 }, true);
+        let text = subnet_env(&Announcement { leases, mtu: 1450 }, true);
         let expected = "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.3.1/24\n\
                         FLANNEL_IPV6_NETWORK=fd00:10:244::/56\nFLANNEL_IPV6_SUBNET=fd00:10:244:3::1/64\n\
                         FLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n";

@@ -101,14 +101,14 @@ fn subnets(object: &NodeObject) -> impl Iterator<Item = Result<Cidr, String>> {
     let texts = pod_cidrs.iter().chain(pod_cidr.iter().filter(|_| pod_cidrs.is_empty()));
     texts
         .filter(|text| !text.is_empty())
-        .map(|text| text.parse().map_err(|why| format!("spec.podCIDR: {why}")))
+        .map(|text| few(text).parse().map_err(|why| format!("spec.podCIDR: {why}")))
 }
 
 /// The names that annotations of a family have.
 struct Names {
     public: &'static str,
     overwrite: &'static str,
-    own: &'static str,
+    asked: &'static str,
     data: &'static str,
 }
 
@@ -117,13 +117,13 @@ const fn names(family: Family) -> Names {
         Family::V4 => Names {
             public: "public-ip",
             overwrite: "public-ip-overwrite",
-            own: "node-public-ip",
+            asked: "node-public-ip",
             data: "backend-data",
         },
         Family::V6 => Names {
             public: "public-ipv6",
             overwrite: "public-ipv6-overwrite",
-            own: "node-public-ipv6",
+            asked: "node-public-ipv6",
             data: "backend-v6-data",
         },
     }
@@ -155,7 +155,7 @@ fn own(prefix: &str, object: &NodeObject) -> Own {
         subnets: subnets(object).collect(),
         overwritten: Family::ALL
             .into_iter()
-            .filter_map(|family| overwritten(prefix, object, family))
+            .filter_map(|family| Some((family, overwritten(prefix, object, family)?)))
             .collect(),
         macs: Family::ALL.into_iter().filter_map(mac).collect(),
         is_available: is_unavailable.is_some_and(|it| it.status == "False"),
@@ -189,17 +189,31 @@ pub fn node(prefix: &str, object: &NodeObject) -> Option<Node> {
     Some(Node { since: created(&object.metadata), leases: subnets(object).filter_map(lease).collect() })
 }
 
-/// The address that somebody wants a node to be reached at, whatever it has itself.
+/// The address that somebody wants a node to be reached at, whatever it has itself. An agent writes neither: the next one
+/// would take it for somebody's wish.
 fn overwritten(prefix: &str, object: &NodeObject, family: Family) -> Option<Result<IpAddr, String>> {
-    let name = format!("{prefix}/{}", names(family).overwrite);
-    let text = annotation(&object.metadata, &name)?;
-    Some(address(family, text).map_err(|why| format!("annotation {name}: {why}")))
+    let Names { overwrite, asked, .. } = names(family);
+    let wish = |name: &str| {
+        let name = format!("{prefix}/{name}");
+        let text = annotation(&object.metadata, &name)?;
+        Some(address(family, text).map_err(|why| format!("annotation {name}: {why}")))
+    };
+    wish(overwrite).or_else(|| wish(asked))
 }
 
 fn address(family: Family, text: &str) -> Result<IpAddr, String> {
     let address = text.parse::<IpAddr>().ok().filter(|address| Family::of(*address) == family);
+    let is_broadcast = |it: &IpAddr| matches!(it, IpAddr::V4(it) if it.is_broadcast());
     let address = address.filter(|it| !it.is_unspecified() && !it.is_multicast() && !it.is_loopback());
+    let address = address.filter(|it| !is_broadcast(it));
+    let text = few(text);
     address.ok_or_else(|| format!("`{text}` is not an {family} address at which a node can be reached"))
+}
+
+/// Others' words as far as anybody wants to read them: what is longer makes no sense anyway.
+fn few(text: &str) -> &str {
+    const ENOUGH: usize = 100;
+    &text[..text.floor_char_boundary(ENOUGH)]
 }
 
 #[derive(Deserialize)]
@@ -214,14 +228,15 @@ fn backend(kind: &str, data: &str) -> Result<Backend, String> {
     match kind {
         "host-gw" => Ok(Backend::HostGw),
         "vxlan" => {
-            let data: VxlanData = serde_json::from_str(data).map_err(|why| format!("`{data}`: {why}"))?;
-            let mac: Mac = data.mac.parse().map_err(|why| format!("VtepMAC: {why}"))?;
+            let data: VxlanData =
+                serde_json::from_str(data).map_err(|why| format!("`{}`: {why}", few(data)))?;
+            let mac: Mac = few(&data.mac).parse().map_err(|why| format!("VtepMAC: {why}"))?;
             if !mac.is_of_one() {
                 return Err(format!("VtepMAC: {mac} is not the address of one link"));
             }
             Ok(Backend::Vxlan { vni: data.vni, mac })
         }
-        other => Ok(Backend::Other(other.to_owned())),
+        other => Ok(Backend::Other(few(other).to_owned())),
     }
 }
 
@@ -234,12 +249,10 @@ fn annotations(prefix: &str, announcement: &Announcement) -> BTreeMap<String, Op
         put("backend-type", Some(lease.backend.name().to_owned()));
     }
     for family in Family::ALL {
-        let Names { public, own, data, .. } = names(family);
+        let Names { public, data, .. } = names(family);
         let lease = announcement.leases.iter().find(|(_, lease)| lease.subnet.family() == family);
         put(public, lease.map(|(_, lease)| lease.public.to_string()));
         put(data, lease.map(|(_, lease)| backend_data(&lease.backend)));
-        let address = announcement.own.iter().find(|address| Family::of(**address) == family);
-        put(own, address.map(ToString::to_string));
     }
     annotations
 }
@@ -293,9 +306,7 @@ mod tests {
                 lease("fd00:10:244:3::/64", "fd00:192:168::3", backend),
             ];
             let networks = leases.iter().map(|lease| Network { range: lease.subnet, mode: Mode::HostGw });
-            let own = vec!["192.168.7.3".parse().expect("an address")];
-            let announcement =
-                Announcement { leases: networks.zip(leases.clone()).collect(), own, mtu: 1500 };
+            let announcement = Announcement { leases: networks.zip(leases.clone()).collect(), mtu: 1500 };
             let mut object = object(&[("public-ip", "old")], &["10.244.3.0/24", "fd00:10:244:3::/64"]);
             let said = seen(DEFAULT_PREFIX, "n", &object).own.expect("it is this one").announced;
             let annotations = announce(DEFAULT_PREFIX, &announcement, &said);
@@ -312,6 +323,23 @@ mod tests {
             let gone: Vec<_> = changes.iter().map(|(name, value)| (name.as_str(), value)).collect();
             let names = ["backend-v6-data", "public-ipv6"].map(|name| format!("{DEFAULT_PREFIX}/{name}"));
             assert_eq!(gone, [(names[0].as_str(), &Value::Null), (names[1].as_str(), &Value::Null)]);
+        }
+    }
+
+    #[test]
+    fn the_address_that_is_asked_for_is_read_and_never_written() {
+        let asked = |annotations: &[(&str, &str)]| {
+            let object = object(annotations, &["10.244.3.0/24"]);
+            seen(DEFAULT_PREFIX, "n", &object).own.expect("it is this one").overwritten
+        };
+        let (wish, overwrite) = (("node-public-ip", "10.0.0.9"), ("public-ip-overwrite", "203.0.113.7"));
+        assert_eq!(asked(&[wish]), [(Family::V4, Ok(IpAddr::from([10, 0, 0, 9])))].into());
+        assert_eq!(asked(&[wish, overwrite]), [(Family::V4, Ok(IpAddr::from([203, 0, 113, 7])))].into());
+        let announcement = Announcement { leases: Vec::new(), mtu: 1500 };
+        let written = annotations(DEFAULT_PREFIX, &announcement);
+        let wishes = ["public-ip-overwrite", "public-ipv6-overwrite", "node-public-ip", "node-public-ipv6"];
+        for name in wishes {
+            assert!(!written.contains_key(&format!("{DEFAULT_PREFIX}/{name}")), "{name} is others' to say");
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::AsyncWriteExt;
@@ -28,7 +28,11 @@ pub(super) struct Echo {
 
 impl Echo {
     /// Starts the service on `address`, inside the namespace.
-    pub(super) async fn start(namespace: &Namespace, address: Ipv4Addr) -> Result<Echo, NamespaceError> {
+    pub(super) async fn start(
+        namespace: &Namespace,
+        address: impl Into<IpAddr>,
+    ) -> Result<Echo, NamespaceError> {
+        let address = address.into();
         let sockets = namespace.run(move || open(address)).await?;
         let (udp, tcp) = sockets.map_err(|source| NamespaceError::Spawn {
             name: address.to_string(),
@@ -42,14 +46,14 @@ impl Echo {
         Ok(Echo { seen, _tasks: tasks })
     }
 
-    /// Every source that was answered so far, and how often.
+    /// Every IPv4 source that was answered so far, and how often.
     pub(super) fn seen(&self) -> BTreeMap<Ipv4Addr, u64> {
         self.seen.lock().map(|seen| seen.clone()).unwrap_or_default()
     }
 }
 
 /// Opens both sockets. Runs on the namespace's thread, which has entered the runtime.
-fn open(address: Ipv4Addr) -> io::Result<(UdpSocket, TcpListener)> {
+fn open(address: IpAddr) -> io::Result<(UdpSocket, TcpListener)> {
     let udp = std::net::UdpSocket::bind((address, PORT))?;
     udp.set_nonblocking(true)?;
     let tcp = std::net::TcpListener::bind((address, PORT))?;

@@ -71,6 +71,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 pub(crate) use nat::Choice;
+pub(crate) use nodes::Backend as NodesBackend;
 pub(crate) use preflight::{EXIT_CODE, NotReady};
 
 use folder::Folder;
@@ -110,6 +111,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=i64::from(nodes::MOST)),
           conflicts_with_all = ["measure", "kubeconfig"])]
     pub(crate) nodes: Option<u8>,
+    /// How packets get from node to node; of several each cluster takes the next.
+    #[arg(
+        long,
+        value_name = "BACKEND,…",
+        value_delimiter = ',',
+        num_args = 1,
+        default_value = "host-gw",
+        requires = "nodes"
+    )]
+    pub(crate) nodes_backend: Vec<NodesBackend>,
+    /// Give the nodes IPv6 besides IPv4; then a pod reaches another if it does so over both.
+    #[arg(long, requires = "nodes")]
+    pub(crate) nodes_ipv6: bool,
     /// Prove that packets cross, then exit: 0 if they did, 1 if not.
     #[arg(long)]
     pub(crate) once: bool,

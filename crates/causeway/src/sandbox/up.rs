@@ -24,7 +24,7 @@ use super::folder::Folder;
 use super::marks::{self, kill_marked};
 use super::measure::{self, Measurement};
 use super::nat::Variant;
-use super::nodes::{Nodes, Running};
+use super::nodes::{Nodes, Running, Shape};
 use super::progress::Progress;
 use super::proof::{Caller, Proof};
 use super::report::{Report, TunnelReport};
@@ -34,7 +34,7 @@ use super::start_time::since_process_start;
 use super::submariner;
 use super::topology::{Fabric, Underlay};
 use super::tunnel::{self, Placed};
-use super::{Args, apply};
+use super::{Args, NodesBackend, apply};
 
 const POLL: Duration = Duration::from_millis(25);
 /// How long a tunnel may say it is not ready after packets have crossed it.
@@ -126,7 +126,9 @@ impl Sandbox {
                 agents: &mut self.controllers,
                 relays: &mut self.tasks,
             };
-            self.nodes = Some(Nodes::start(&self.sites, count, running).await?);
+            let shape = |backend: &NodesBackend| Shape { count, backend: *backend, ipv6: args.nodes_ipv6 };
+            let shapes = args.nodes_backend.iter().map(shape).cycle();
+            self.nodes = Some(Nodes::start(self.sites.iter().zip(shapes).collect(), running).await?);
         }
         Ok(())
     }

@@ -59,12 +59,14 @@ kernel_makes_gre() {
   return "$outcome"
 }
 
-# Once, with the gateways' chains in nftables.
+# Once, with the gateways' chains in nftables. Nodes besides: in cluster1 packets get from one to the other through VXLAN, in
+# cluster2 straight.
 packets_cross_once() {
   local report status=0
-  report=$(causeway sandbox --bare --once --apply /guest/samples/tunnel.yaml --iptables nft --timeout 180 -o json) ||
-    status=$?
+  report=$(causeway sandbox --bare --once --apply /guest/samples/tunnel.yaml --iptables nft --timeout 180 -o json \
+    --nodes 2 --nodes-backend vxlan,host-gw --nodes-ipv6) || status=$?
   report=${report//[$'\n' ]/}
+  printf '%s' "$report" >/tmp/once.json
   ((status == 0)) || { echo "status $status: $report"; return 1; }
   holds "$report" '"ready":true' && holds "$report" '"type":"gre"' && holds "$report" '"sourceSeen":\["242\.0\.0\.'
 }
@@ -78,6 +80,15 @@ sandbox_stays() {
     ((SECONDS < start_by)) || { cat /tmp/sandbox.log; return 1; }
     sleep 0.2
   done
+}
+
+# nodes_healed <cluster> <back end>: pods reached each other, then not, then again.
+nodes_healed() {
+  local full='\{"worker1":\{"worker2":[0-9.]+\},"worker2":\{"worker1":[0-9.]+\}\}'
+  local none='\{"worker1":\{"worker2":null\},"worker2":\{"worker1":null\}\}'
+  # A route of each family was deleted.
+  holds "$(</tmp/once.json)" "\"cluster\":\"$1\",\"backend\":\"$2\",\"ipv6\":true,\"nodes\":[^]]*\],\
+\"reachedMs\":[0-9]+,\"before\":$full,\"flushed\":2,\"broken\":$none,\"repairedMs\":[0-9.]+,\"after\":$full"
 }
 
 status_is_said() {
@@ -122,6 +133,8 @@ sandbox=
 failed=
 check kernel-gre kernel_makes_gre
 check once packets_cross_once
+check nodes-vxlan nodes_healed cluster1 vxlan
+check nodes-host-gw nodes_healed cluster2 host-gw
 start_by=$((SECONDS + 200))
 # Not in a subshell: the sandbox is this shell's child.
 if sandbox_stays; then echo "GUEST ok stays"; else failed=1 && echo "GUEST FAIL stays $(tail -n 1 /tmp/sandbox.log)"; fi
@@ -133,7 +146,7 @@ check drift-address drift address 60
 check drift-route-out drift route-out 60
 check drift-route-in drift route-in 60
 # No message reports a rule: the timer looks every 15 s.
-check drift-snat drift snat 60
+check drift-snat drift snat 150
 check ping-again client_reaches_server
 check delete delete_returns
 check gateway-clean on_gateway clean

@@ -13,10 +13,10 @@ out=$(realpath -m "$4")
 kernel=$cache/kernel
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 
-tools=(bash dash busybox ip kmod ping setsid stty xtables-nft-multi xtables-legacy-multi)
+tools=(bash dash busybox ip kmod nft ping setsid stty xtables-nft-multi xtables-legacy-multi)
 applets=(awk cat chmod cp cut date dmesg env false find grep head kill ln ls mkdir mount mv poweroff pwd readlink
   rm sed seq sleep sort stat tail test timeout touch tr true uname wc)
-# What the sandbox and the gateways use; the rest comes with their dependencies.
+# What the sandbox, the gateways and the nodes use; the rest comes with their dependencies.
 modules=(veth bridge vxlan ip_gre iptable_nat iptable_mangle nft_chain_nat nft_nat nft_compat nft_masq nft_ct
   xt_nat xt_comment xt_conntrack xt_MASQUERADE xt_tcpudp xt_tcpmss xt_TCPMSS xt_multiport nf_conntrack)
 
@@ -66,13 +66,14 @@ add_tools() {
   for name in "" -restore -save; do
     ln -sf xtables-nft-multi "$1/usr/bin/iptables$name"
     ln -sf xtables-nft-multi "$1/usr/bin/iptables-nft$name"
+    ln -sf xtables-nft-multi "$1/usr/bin/ip6tables-nft$name"
     ln -sf xtables-legacy-multi "$1/usr/bin/iptables-legacy$name"
   done
   # The extensions of iptables are loaded by name, so no linker lists them.
   for name in /usr/lib/*/xtables /usr/lib64/xtables /usr/lib/xtables; do
     [[ -d $name ]] || continue
     mkdir -p "$1$name"
-    cp "$name"/lib{xt,ipt}*.so "$1$name/"
+    cp "$name"/lib{xt,ipt,ip6t}*.so "$1$name/"
     add_libraries "$1" "$name"/*.so
   done
 }

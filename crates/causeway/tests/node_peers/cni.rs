@@ -25,12 +25,16 @@ impl Container<'_> {
         self.cluster.folder().join(format!("{}.cni", self.machine.name()))
     }
 
+    /// What this node's agent has written for the plugin.
+    pub(crate) fn subnet_env(&self) -> PathBuf {
+        self.cluster.folder().join(format!("{}.subnet.env", self.machine.name()))
+    }
+
     /// What flannel's manifest has, and where this node's files are.
     fn config(&self) -> String {
-        let subnet = self.cluster.folder().join(format!("{}.subnet.env", self.machine.name()));
         json!({
             "cniVersion": self.version, "name": "cbr0", "type": "flannel",
-            "subnetFile": subnet, "dataDir": self.memory().join("flannel"),
+            "subnetFile": self.subnet_env(), "dataDir": self.memory().join("flannel"),
             "ipam": { "type": "host-local", "dataDir": self.memory().join("networks") },
             "delegate": { "hairpinMode": true, "isDefaultGateway": true },
         })

@@ -16,6 +16,8 @@ use super::net::Netns;
 pub(crate) enum Program {
     Flanneld,
     Causeway,
+    /// Ours without the right to change the kernel.
+    Powerless,
 }
 
 /// Where `hack/peers-build.sh` has put flanneld and the plugins.
@@ -33,9 +35,12 @@ pub(crate) fn peers() -> &'static Path {
 pub(crate) fn command(program: Program, folder: &Path, name: &str, node: &Netns) -> Command {
     let mut command = Command::new("nsenter");
     command.args(["-t", &node.pid().to_string(), "-n"]);
+    if program == Program::Powerless {
+        command.args(["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"]);
+    }
     match program {
         Program::Flanneld => command.arg(peers().join("flanneld")),
-        Program::Causeway => command.arg(env!("CARGO_BIN_EXE_causeway")).arg("node"),
+        Program::Causeway | Program::Powerless => command.arg(env!("CARGO_BIN_EXE_causeway")).arg("node"),
     };
     command.args(["--kube-subnet-mgr", "--ip-masq", "--iface=eth0"]);
     for (flag, file) in [

@@ -76,18 +76,11 @@ impl Drop for Machine {
 impl Machine {
     fn new(number: u8, switch: &Netns, server: SocketAddr) -> Self {
         let (node, pod) = (Netns::new(), Netns::new());
-        switch.sh(&format!(
-            "ip link add port{number} type veth peer name eth0 netns {}
-             ip link set port{number} master br0 up",
-            node.pid()
-        ));
+        cable(number, switch, &node);
         // As many a distribution and Docker leave it: only what somebody accepts is forwarded.
-        node.sh(&format!(
-            "ip link set lo up; ip link set eth0 up
-             ip addr add 192.168.7.{number}/24 dev eth0; ip addr add fd00:192:168::{number}/64 dev eth0 nodad
+        node.sh("ip link set lo up
              echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
-             iptables -P FORWARD DROP; ip6tables -P FORWARD DROP"
-        ));
+             iptables -P FORWARD DROP; ip6tables -P FORWARD DROP");
         let relay = relay(&node, server);
         Self { agent: None, relay, number, node, pod }
     }
@@ -142,9 +135,21 @@ impl Machine {
     }
 }
 
+/// Joins a node to the switch.
+fn cable(number: u8, switch: &Netns, node: &Netns) {
+    switch.sh(&format!(
+        "ip link add port{number} type veth peer name eth0 netns {}; ip link set port{number} master br0 up",
+        node.pid()
+    ));
+    node.sh(&format!(
+        "ip link set eth0 address 02:00:00:00:ee:0{number} up
+         ip addr add 192.168.7.{number}/24 dev eth0; ip addr add fd00:192:168::{number}/64 dev eth0 nodad"
+    ));
+}
+
 /// Lets who is in the namespace reach the server as if it were in there too: on the same address and port, so that
 /// its certificate fits.
-fn relay(node: &Netns, server: SocketAddr) -> JoinHandle<()> {
+pub(crate) fn relay(node: &Netns, server: SocketAddr) -> JoinHandle<()> {
     let inside = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()));
     let listener = node.inside(move || std::net::TcpListener::bind(inside).expect("bound"));
     let listener = listener.join().expect("a listener");
@@ -165,7 +170,7 @@ fn relay(node: &Netns, server: SocketAddr) -> JoinHandle<()> {
 pub(crate) struct Cluster {
     // Before the switch: whoever goes first takes its cables along.
     pub(crate) machines: Vec<Machine>,
-    _switch: Netns,
+    switch: Netns,
     client: Client,
     server: Server,
     folder: TempDir,
@@ -196,11 +201,17 @@ impl Cluster {
         let switch = Netns::new();
         switch.sh("ip link add br0 type bridge; ip link set br0 up");
         let machines = (1..=3).map(|number| Machine::new(number, &switch, server.address())).collect();
-        let cluster = Self { machines, _switch: switch, client, server, folder };
+        let cluster = Self { machines, switch, client, server, folder };
         for machine in &cluster.machines {
             cluster.register(machine).await;
         }
         cluster
+    }
+
+    /// Takes a node's cable away and lays a new one: its link has the same name and addresses, and another index.
+    pub(crate) fn lay_anew(&self, number: u8) {
+        self.switch.sh(&format!("ip link del port{number}"));
+        cable(number, &self.switch, &self.machines[usize::from(number) - 1].node);
     }
 
     pub(crate) fn folder(&self) -> &Path {

@@ -142,3 +142,48 @@ async fn a_node_without_a_part_of_the_network_waits_and_says_so() {
     let condition = conditions.iter().find(|it| it.type_ == "NetworkUnavailable").expect("it is said");
     assert_eq!((condition.status.as_str(), condition.reason.as_deref()), ("False", Some("FlannelIsUp")));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_may_change_nothing_says_so_and_nobody_relies_on_it() {
+    let mut cluster = Cluster::new(Backend::HostGw).await;
+    cluster.start(1, Program::Powerless);
+    cluster
+        .until("it says so", async || {
+            let log = cluster.machines[0].log();
+            if log.contains("error: the kernel lets this process change nothing: it needs CAP_NET_ADMIN") {
+                Ok(())
+            } else {
+                Err(log)
+            }
+        })
+        .await;
+    assert_eq!(cluster.announced(1).await, Vec::<String>::new(), "nobody is told to reach it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_its_default_route_a_node_goes_on() {
+    let mut cluster = Cluster::new(Backend::HostGw).await;
+    let first = &cluster.machines[0];
+    first.node.sh("ip route add default via 192.168.7.2; ip -6 route add default via fd00:192:168::2");
+    // The last of them counts, and there is none: it is found by the way to somewhere.
+    cluster.start_with(
+        1,
+        Program::Causeway,
+        &["--iface-regex=none.*", "--iface-can-reach=203.0.113.1", "--check-every=1h"],
+    );
+    for number in 2..=3 {
+        cluster.start(number, Program::Causeway);
+    }
+    let first = &cluster.machines[0];
+    let fourth = |machine: &super::Machine| {
+        let routes = machine.routes();
+        let ours = routes
+            .iter()
+            .filter(|route| route.starts_with("10.244.") && route.contains(" proto 158"))
+            .count();
+        if ours == 2 { Ok(()) } else { Err(routes.join("\n")) }
+    };
+    cluster.until("it is there", async || fourth(first)).await;
+    first.node.sh("ip route del default; ip route flush proto 158");
+    cluster.until("it is repaired", async || fourth(first)).await;
+}

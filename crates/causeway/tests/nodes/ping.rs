@@ -84,7 +84,7 @@ impl Drop for Steady {
     }
 }
 
-/// What a node's kernel says of links, addresses and routes. Dropping it ends it.
+/// What a node's kernel says of links, addresses, routes and neighbours. Dropping it ends it.
 pub(crate) struct Monitor {
     child: Child,
     said: PathBuf,
@@ -95,25 +95,17 @@ impl Monitor {
         let said = folder.join(format!("monitor-{}", node.pid()));
         let file = File::create(&said).expect("a file");
         let mut command = Command::new("nsenter");
-        command.args([
-            "-t",
-            &node.pid().to_string(),
-            "-n",
-            "ip",
-            "-o",
-            "monitor",
-            "link",
-            "address",
-            "route",
-        ]);
-        command.stdin(Stdio::null()).stdout(file);
+        command.args(["-t", &node.pid().to_string(), "-n", "ip", "-o", "monitor"]);
+        command.args(["link", "address", "route", "neigh", "label"]).stdin(Stdio::null()).stdout(file);
         Self { child: command.spawn().expect("nsenter starts"), said }
     }
 
-    /// What was deleted since then.
+    /// What was deleted since then, but for neighbours that the kernel finds and forgets by itself.
     pub(crate) fn deleted(&self) -> Vec<String> {
         let said = std::fs::read_to_string(&self.said).expect("what the kernel said");
-        said.lines().filter(|line| line.starts_with("Deleted ")).map(str::to_owned).collect()
+        let deleted = said.lines().filter(|line| line.contains("]Deleted "));
+        let ours = |line: &&str| !line.starts_with("[NEIGH]") || line.contains(" dev flannel");
+        deleted.filter(ours).map(str::to_owned).collect()
     }
 }
 

@@ -14,6 +14,8 @@ use crate::election::Term;
 use crate::queue::Next;
 use crate::write::{guarded, patching};
 
+/// How often it is seen that the CNI plugin's file is there.
+const FILE_EVERY: std::time::Duration = std::time::Duration::from_secs(5);
 /// As flannel says it, since people's scripts ask for that.
 const REASON: &str = "FlannelIsUp";
 
@@ -57,11 +59,12 @@ impl Leases {
             if let Err(next) = guarded(term, "node", write).await {
                 return next;
             }
-            tracing::info!(?annotations, condition, "announced");
+            let annotations = Value::from(annotations).to_string();
+            tracing::info!(annotations, condition, "announced");
         }
         self.say_ready();
         // Somebody may delete the file, and nobody tells.
-        Next::After(self.options.check_every)
+        Next::After(FILE_EVERY)
     }
 
     fn condition(&self) -> Value {

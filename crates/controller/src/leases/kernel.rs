@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use causeway_core::Family;
 use causeway_core::leases::state::Event;
-use causeway_core::leases::{Have, Holding, Plan, Step, Want, plan};
+use causeway_core::leases::{Have, Holding, Plan, Step, Want, plan, plan_again};
 use causeway_datapath::leases::Kernel;
 
 use super::links::again;
@@ -13,14 +13,19 @@ use super::{Leases, lock};
 use crate::election::Term;
 use crate::queue::Next;
 
+/// Where more is left to do than this, nothing is said of what was done.
+const MOST_COMPARED: usize = 1000;
+
 /// What came of a look at the kernel.
 pub(super) struct Looked {
-    /// What was done.
-    pub(super) steps: Vec<Step>,
+    /// What was done, and seen to be done.
+    pub(super) done: Vec<Step>,
     /// What the kernel holds by now.
     pub(super) holding: Holding,
     /// Whether it holds all that it should.
     pub(super) is_whole: bool,
+    /// Whether we may change anything at all.
+    may_change: bool,
     link: Option<u32>,
 }
 
@@ -43,13 +48,26 @@ impl Leases {
         let kept = &self.kept[&family];
         match looked {
             Ok(looked) => {
-                let before = lock(&kept.converged).replace(want.clone());
                 *lock(&kept.link) = looked.link;
+                let before = lock(&kept.converged).clone();
                 let is_repair = before.is_some_and(|before| Arc::ptr_eq(&before, &want) || before == want);
                 self.report(family, &looked, heard.filter(|_| is_repair), is_repair, term);
-                let next = if looked.is_whole { Next::After(self.options.check_every) } else { Next::Retry };
-                self.desk.tell(Event::Held(family, Ok(looked.holding)));
-                next
+                // Without its link it can be reached by nobody, so nobody is told that it can.
+                let no_link = want.link.as_ref().filter(|_| looked.link.is_none()).map(|(name, _)| {
+                    format!("there is no link {name}: {}", looked.holding.failed.join("; "))
+                });
+                let no_right = || {
+                    let why = "the kernel lets this process change nothing: it needs CAP_NET_ADMIN";
+                    (!looked.may_change).then(|| why.to_owned())
+                };
+                let trouble = no_link.or_else(no_right);
+                let Looked { holding, is_whole, .. } = looked;
+                self.desk.tell(Event::Held(family, trouble.map_or(Ok(holding), Err)));
+                if !is_whole {
+                    return Next::Retry;
+                }
+                *lock(&kept.converged) = Some(want);
+                Next::After(self.options.check_every)
             }
             Err(error) => {
                 let why = format!("the kernel cannot be seen or changed: {error}");
@@ -85,14 +103,15 @@ impl Leases {
     }
 
     fn converge(&self, family: Family, want: &Want) -> io::Result<Looked> {
-        let mut kept = lock(&self.kept[&family].kernel);
-        let mut kernel = match kept.take() {
+        let kept = &self.kept[&family];
+        let mut kernel = match lock(&kept.kernel).take() {
             Some(kernel) => kernel,
             None => self.open(family)?,
         };
+        let is_first = lock(&kept.converged).is_none();
         // One that has failed may still have answers on their way: it is not kept.
-        let looked = converge(&mut kernel, family, want)?;
-        *kept = Some(kernel);
+        let looked = converge(&mut kernel, family, want, if is_first { plan } else { plan_again })?;
+        *lock(&kept.kernel) = Some(kernel);
         Ok(looked)
     }
 }
@@ -102,23 +121,41 @@ pub(super) fn observe(kernel: &mut Kernel, family: Family, want: &Want) -> io::R
     again(|| kernel.observe(family, link))
 }
 
-fn converge(kernel: &mut Kernel, family: Family, want: &Want) -> io::Result<Looked> {
+fn converge(
+    kernel: &mut Kernel,
+    family: Family,
+    want: &Want,
+    plan: fn(&Want, &Have) -> Plan,
+) -> io::Result<Looked> {
     let have = observe(kernel, family, want)?;
-    let Plan { steps, contested } = plan(want, &have);
-    if steps.is_empty() {
-        let holding = Holding { routes: want.routes.len() - contested.len(), contested, failed: Vec::new() };
-        return Ok(Looked { steps, holding, is_whole: true, link: have.link.map(|link| link.index) });
+    let planned = plan(want, &have);
+    if planned.steps.is_empty() {
+        return Ok(looked(want, &have, planned.steps, Plan { steps: Vec::new(), ..planned }, Vec::new()));
     }
-    let planned = Plan { steps, contested };
     let failures = kernel.apply(family, &planned, &have)?;
     // Success is observed.
     let have = observe(kernel, family, want)?;
-    let left = plan(want, &have);
-    let missing = left.steps.iter().filter(|step| matches!(step, Step::PutRoute(..))).count();
-    let failed = failures.iter().map(|failure| format!("{}: {}", failure.step, failure.error)).collect();
-    let routes = want.routes.len().saturating_sub(missing + left.contested.len());
-    let is_whole = left.steps.is_empty();
-    let holding =
-        Holding { routes, contested: left.contested, failed: if is_whole { Vec::new() } else { failed } };
-    Ok(Looked { steps: planned.steps, holding, is_whole, link: have.link.map(|link| link.index) })
+    let may_change = !failures.iter().any(|it| it.error.kind() == io::ErrorKind::PermissionDenied);
+    let failures = failures.iter().map(|failure| format!("{}: {}", failure.step, failure.error)).collect();
+    Ok(Looked { may_change, ..looked(want, &have, planned.steps, plan(want, &have), failures) })
+}
+
+fn looked(want: &Want, have: &Have, planned: Vec<Step>, left: Plan, mut failed: Vec<String>) -> Looked {
+    let Plan { steps: left, contested } = left;
+    let (is_whole, makes_link) = (left.is_empty(), left.iter().any(|step| matches!(step, Step::AddLink(..))));
+    let missing = left.iter().filter(|step| matches!(step, Step::AddRoute(..) | Step::PutRoute(..))).count();
+    let routes = want.routes.len().saturating_sub(missing + contested.len());
+    let done = match left.len() {
+        0 => planned,
+        1..=MOST_COMPARED => planned.into_iter().filter(|step| !left.contains(step)).collect(),
+        _ => Vec::new(),
+    };
+    if is_whole {
+        failed.clear();
+    } else if failed.is_empty() {
+        failed
+            .extend(left.iter().take(1).map(|step| format!("{step}: it was done, and is to be done again")));
+    }
+    let link = have.link.as_ref().filter(|_| !makes_link).map(|link| link.index);
+    Looked { done, holding: Holding { routes, contested, failed }, is_whole, may_change: true, link }
 }

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use causeway_core::leases::state::{Scope, State};
-use causeway_core::leases::{Given, Traffic, Want};
+use causeway_core::leases::{Given, Interface, Traffic, Want};
 use causeway_core::{Cidr, Family};
 use causeway_datapath::leases::{Interest, Kernel};
 use tokio::time::Instant;
@@ -69,6 +69,8 @@ struct Kept {
     heard: Mutex<Option<Instant>>,
     /// Its link's index, if it has one.
     link: Mutex<Option<u32>>,
+    /// The link by which this node is reached, as it last was.
+    interface: Mutex<Option<Interface>>,
     /// Under which number the kernel knows the conversation.
     port: Mutex<Option<u32>>,
 }
@@ -83,6 +85,8 @@ pub struct Leases {
     said: report::Said,
     /// What was last done with packets of pods, once it was as it should be.
     traffic: Mutex<Option<Traffic>>,
+    /// When that was last looked at.
+    traffic_seen: Mutex<Option<Instant>>,
 }
 
 const KERNEL: usize = 0;
@@ -102,11 +106,13 @@ impl Leases {
             kept: families.map(|family| (family, Kept::default())).collect(),
             said: report::Said::default(),
             traffic: Mutex::default(),
+            traffic_seen: Mutex::default(),
             options,
         });
         room.metrics.register(&room);
         // Others rely on it only once this is said.
         house.readiness.expect(report::ANNOUNCEMENT);
+        house.readiness.waiting(report::ANNOUNCEMENT, "the first look at the kernel is awaited");
         room
     }
 
@@ -119,7 +125,9 @@ impl Leases {
         let ranges: Vec<Cidr> = self.options.given.networks.iter().map(|network| network.range).collect();
         let links = self.kept.values().filter_map(|kept| *lock(&kept.link)).collect();
         let own = self.kept.values().filter_map(|kept| *lock(&kept.port)).collect();
-        Interest { links, ranges, own }
+        let state = self.desk.state();
+        let interfaces = self.families().map(|family| Some(state.interface(family)?.index));
+        Interest { links, ranges, settled: interfaces.collect(), own }
     }
 }
 

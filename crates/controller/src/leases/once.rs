@@ -1,12 +1,16 @@
 //! Answers without running: what would change on this node, and how all of ours goes.
 
+use std::io;
+use std::time::Duration;
+
 use anyhow::Context;
-use causeway_api::leases::{NodeObject, announce, seen};
+use causeway_api::leases::{NETWORK_UNAVAILABLE, NodeObject, announce, seen, subnet_env};
 use causeway_core::Family;
 use causeway_core::leases::state::{Event, State};
-use causeway_core::leases::{Holding, Plan, clean, plan};
+use causeway_core::leases::{Holding, Plan, Step, clean, plan};
 use causeway_core::room::{Change, State as _};
-use causeway_datapath::leases::{Kernel, traffic};
+use causeway_datapath::leases::Kernel;
+use causeway_datapath::leases::traffic::{self, Trouble};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
@@ -27,7 +31,7 @@ pub async fn would_change(client: &Client, options: &Options) -> anyhow::Result<
     let mut words = Vec::new();
     let families: Vec<Family> = state.networks().iter().map(|network| network.range.family()).collect();
     for family in families {
-        let interface = again(|| detect(&mut kernel, family, &options.selection))?;
+        let interface = again(|| detect(&mut kernel, family, &options.selection, None))?;
         state.apply(Event::Interface(family, interface));
         let (want, admitted) = match state.want(family) {
             Ok(wanted) => wanted,
@@ -55,6 +59,13 @@ pub async fn would_change(client: &Client, options: &Options) -> anyhow::Result<
         }
     }
     if let (Ok(announcement), Some(own)) = (state.announcement(), state.own()) {
+        let (file, env) = (&options.subnet_file, subnet_env(&announcement, options.given.masquerade));
+        if std::fs::read_to_string(file).ok().as_ref() != Some(&env) {
+            words.push(format!("would write {}", file.display()));
+        }
+        if options.set_condition && !own.is_available {
+            words.push(format!("would set the node's condition {NETWORK_UNAVAILABLE} to False"));
+        }
         let changes = announce(&options.prefix, &announcement, &own.announced);
         words.extend(changes.iter().map(|(name, value)| format!("would annotate the node: {name}={value}")));
     }
@@ -77,17 +88,54 @@ async fn list(client: &Client, options: &Options, state: &mut State) -> anyhow::
     }
 }
 
-/// Takes away all that has our mark, and says what that was.
-pub async fn clean_up() -> anyhow::Result<Vec<String>> {
+/// What was taken away, and what could not be, in words.
+#[derive(Debug, Default)]
+pub struct Cleaned {
+    /// What is gone.
+    pub done: Vec<String>,
+    /// What is left, and why.
+    pub failed: Vec<String>,
+}
+
+/// Takes away all that has our mark.
+pub async fn clean_up() -> anyhow::Result<Cleaned> {
     let mut kernel = Kernel::open()?;
-    let mut words = Vec::new();
+    let mut cleaned = Cleaned::default();
     for family in Family::ALL {
-        let have = again(|| kernel.observe(family, None))?;
-        let planned = clean(&have);
-        let failures = kernel.apply(family, &planned, &have)?;
-        words.extend(planned.steps.iter().map(|step| format!("{family}: {step}")));
-        words.extend(failures.iter().map(|failure| format!("{family}: {}: {}", failure.step, failure.error)));
+        let (done, failed) = clean_family(&mut kernel, family)?;
+        cleaned.done.extend(done);
+        cleaned.failed.extend(failed);
     }
-    words.extend(traffic::remove(&Here).await?);
-    Ok(words)
+    match traffic::remove(&Here).await {
+        Ok(done) => cleaned.done.extend(done),
+        Err(Trouble::Partly { changed, failed }) => {
+            cleaned.done.extend(changed);
+            cleaned.failed.extend(failed);
+        }
+        Err(trouble) => cleaned.failed.push(trouble.to_string()),
+    }
+    if !cleaned.done.is_empty() {
+        // An agent that runs has put it back by then.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let mut is_back =
+            |family| Ok::<_, io::Error>(!clean(&again(|| kernel.observe(family, None))?).steps.is_empty());
+        let back: Vec<bool> = Family::ALL.into_iter().map(&mut is_back).collect::<Result<_, _>>()?;
+        if back.contains(&true) {
+            cleaned
+                .failed
+                .push("it is back already: an agent of ours runs on this node; end it first".into());
+        }
+    }
+    Ok(cleaned)
+}
+
+/// The same of one family, without what is done with packets.
+pub(super) fn clean_family(kernel: &mut Kernel, family: Family) -> io::Result<(Vec<String>, Vec<String>)> {
+    let have = again(|| kernel.observe(family, None))?;
+    let planned = clean(&have);
+    let failures = kernel.apply(family, &planned, &have)?;
+    let failed = |step: &Step| failures.iter().any(|failure| failure.step == *step);
+    let done = planned.steps.iter().filter(|step| !failed(step)).map(|step| format!("{family}: {step}"));
+    let failures = failures.iter().map(|failure| format!("{family}: {}: {}", failure.step, failure.error));
+    Ok((done.collect(), failures.collect()))
 }

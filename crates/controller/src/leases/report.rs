@@ -16,12 +16,17 @@ use crate::events::News;
 
 /// The reason of events that say what was put right.
 pub(super) const REPAIRED: &str = "Repaired";
+const KERNEL_REFUSED: &str = "KernelRefused";
+const ROUTE_CONTESTED: &str = "RouteContested";
+const WAITING: &str = "Waiting";
 /// What readiness waits for after all is listed.
 pub(super) const ANNOUNCEMENT: &str = "announcement";
 /// Of one reason so many events may come at once, and after that one each time this has passed: a storm of repairs must not
 /// become one of events.
 const EVENTS_AT_ONCE: u32 = 5;
 const EVENTS_EVERY: Duration = Duration::from_secs(10);
+/// So many nodes are named in the log at once.
+const MOST_LOGGED: usize = 20;
 /// How many things a sentence names.
 const NAMED: usize = 3;
 
@@ -78,7 +83,7 @@ impl Leases {
         is_repair: bool,
         term: &Term,
     ) {
-        let Looked { steps, holding, .. } = looked;
+        let Looked { done: steps, holding, .. } = looked;
         if !steps.is_empty() {
             let what = few(steps.iter().map(Step::to_string));
             if is_repair {
@@ -92,13 +97,18 @@ impl Leases {
         if !holding.failed.is_empty() {
             let why = few(holding.failed.iter().cloned());
             tracing::warn!(%family, why, "the kernel does not hold all that it should");
-            self.tell(term, true, "KernelRefused", format!("{family}: {why}"));
+            self.tell(term, true, KERNEL_REFUSED, format!("{family}: {why}"));
+        } else {
+            self.forget(KERNEL_REFUSED, family);
         }
-        if !holding.contested.is_empty() {
+        if holding.contested.is_empty() {
+            self.forget(ROUTE_CONTESTED, family);
+        } else {
             let ranges = few(holding.contested.iter().map(ToString::to_string));
-            let note =
-                format!("somebody else has routes to {ranges}; they stay, and packets go where they lead");
-            if self.tell(term, true, "RouteContested", note.clone()) {
+            let note = format!(
+                "{family}: somebody else has routes to {ranges}; they stay, and packets go where they lead"
+            );
+            if self.tell(term, true, ROUTE_CONTESTED, note.clone()) {
                 tracing::warn!(%family, note);
             }
         }
@@ -110,8 +120,12 @@ impl Leases {
             admitted.refused.iter().map(|(node, why)| ((*node).to_owned(), why.to_string())).collect();
         let mut known = lock(&self.said.refused);
         let known = known.entry(family).or_default();
-        for (node, why) in refused.iter().filter(|(node, why)| known.get(*node) != Some(why)) {
+        let news: Vec<_> = refused.iter().filter(|(node, why)| known.get(*node) != Some(why)).collect();
+        for (node, why) in news.iter().take(MOST_LOGGED) {
             tracing::warn!(%family, node, why, "a node is not reached");
+        }
+        if let Some(more) = news.len().checked_sub(MOST_LOGGED).filter(|more| *more > 0) {
+            tracing::warn!(%family, more, "more nodes are not reached");
         }
         self.metrics.set_nodes(family, admitted.leases.len(), refused.len());
         // What all nodes see is no event on each of them; what is this one's is.
@@ -131,7 +145,7 @@ impl Leases {
         self.house.readiness.waiting(ANNOUNCEMENT, why);
         if lock(&self.said.waiting).replace(why.to_owned()).as_deref() != Some(why) {
             tracing::warn!(why, "waiting");
-            self.tell(term, true, "Waiting", why.to_owned());
+            self.tell(term, true, WAITING, why.to_owned());
         }
     }
 
@@ -140,6 +154,20 @@ impl Leases {
         self.house.readiness.ready(ANNOUNCEMENT);
         if lock(&self.said.waiting).take().is_some() {
             tracing::info!("no longer waiting");
+            self.forget_all(WAITING);
+        }
+    }
+
+    /// What was told for a reason is over: the next time it is news.
+    pub(super) fn forget_all(&self, reason: &'static str) {
+        lock(&self.said.events).remove(reason);
+    }
+
+    /// What was told for a reason of a family is over: the next time it is news.
+    fn forget(&self, reason: &'static str, family: Family) {
+        let mut events = lock(&self.said.events);
+        if let Some(told) = events.get_mut(reason).filter(|told| told.last.starts_with(&family.to_string())) {
+            told.last.clear();
         }
     }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 
 use super::{Backend, Lease, Mac, Mode, Network, Node, Place};
 use crate::Cidr;
@@ -26,6 +27,10 @@ pub enum Refusal {
     OtherBackend(String, &'static str),
     /// It is in another VXLAN.
     OtherVni(u32, u32),
+    /// Its address is one that pods have.
+    AddressOfPods(String, Cidr),
+    /// It is said to be where an older node is.
+    SameAddress(String, String),
     /// Its end of the VXLAN goes by the same address as that of an older node, or of this one.
     SameEnd(Mac, Option<String>),
 }
@@ -46,6 +51,12 @@ impl fmt::Display for Refusal {
                 write!(f, "its backend is `{theirs}`, and this node's is `{ours}`")
             }
             Self::OtherVni(theirs, ours) => write!(f, "its VNI is {theirs}, and this node's is {ours}"),
+            Self::AddressOfPods(address, range) => {
+                write!(f, "its public address {address} is in the network of pods, {range}")
+            }
+            Self::SameAddress(address, node) => {
+                write!(f, "its public address {address} is that of node {node}, which is older")
+            }
             Self::SameEnd(mac, Some(node)) => {
                 write!(f, "its VtepMAC {mac} is that of node {node}, which is older")
             }
@@ -100,6 +111,7 @@ pub fn admit<'a>(
 #[derive(Default)]
 struct Taken<'a> {
     subnets: BTreeMap<Cidr, &'a str>,
+    addresses: BTreeMap<IpAddr, &'a str>,
     ends: BTreeMap<Mac, &'a str>,
 }
 
@@ -109,6 +121,9 @@ impl<'a> Taken<'a> {
         if let Some((subnet, holder)) = holder(&self.subnets, lease.subnet) {
             return Some(Refusal::Overlaps(lease.subnet, holder.to_owned(), subnet));
         }
+        if let Some(holder) = self.addresses.get(&lease.public) {
+            return Some(Refusal::SameAddress(lease.public.to_string(), (*holder).to_owned()));
+        }
         if let Backend::Vxlan { mac, .. } = lease.backend {
             // Its frames would go wherever the last of them is.
             if let Some(holder) = self.ends.get(&mac) {
@@ -117,6 +132,7 @@ impl<'a> Taken<'a> {
             self.ends.insert(mac, name);
         }
         self.subnets.insert(lease.subnet, name);
+        self.addresses.insert(lease.public, name);
         None
     }
 }
@@ -132,8 +148,12 @@ fn holder<'a>(taken: &BTreeMap<Cidr, &'a str>, subnet: Cidr) -> Option<(Cidr, &'
 
 fn refusal(network: &Network, place: &Place, lease: &Lease) -> Option<Refusal> {
     let Lease { subnet, public, backend } = lease;
-    if *public == place.public {
+    if [place.public, place.local].contains(public) {
         return Some(Refusal::OurAddress(public.to_string()));
+    }
+    // Who does not know the network gives all addresses for it.
+    if network.range.prefix() > 0 && network.range.contains(*public) {
+        return Some(Refusal::AddressOfPods(public.to_string(), network.range));
     }
     if !network.range.covers(*subnet) {
         return Some(Refusal::Outside(*subnet, network.range));

@@ -49,7 +49,7 @@ pub fn link_name(family: Family, vni: u32) -> String {
 
 fn link(place: &Place, vni: u32, port: u16) -> Link {
     let mtu = place.mtu.saturating_sub(overhead(place.subnet.family()));
-    let (over, local, mac) = (place.link, place.public, place.mac);
+    let (over, local, mac) = (place.link, place.local, place.mac);
     let vxlan = Vxlan { vni, port, over, local, mac, mtu, learning: false };
     Link { vxlan, address: Cidr::alone(place.subnet.address()) }
 }

@@ -82,6 +82,17 @@ pub fn choose(
     interface(family, link, preferred)
 }
 
+/// The link that is in use, as it is by now: for as long as it is up and has the address that others know, whatever else
+/// there is to choose from, and whatever it is called.
+pub fn still(known: &Interface, links: &[LinkSeen]) -> Option<Interface> {
+    let has = |link: &&LinkSeen| link.up && link.addresses.iter().any(|net| net.addr() == known.address);
+    let link = links.iter().find(|link| link.index == known.index && has(link));
+    let link = link.or_else(|| links.iter().find(|link| link.name == known.name && has(link)))?;
+    interface(Family::of(known.address), link, Some(known.address))
+        .ok()
+        .filter(|it| it.address == known.address)
+}
+
 fn find(links: &[LinkSeen], index: u32) -> Result<&LinkSeen, String> {
     links.iter().find(|link| link.index == index).ok_or_else(|| format!("the interface {index} is gone"))
 }
@@ -94,7 +105,7 @@ fn interface(family: Family, link: &LinkSeen, preferred: Option<IpAddr>) -> Resu
     let mut own: Vec<IpNet> =
         link.addresses.iter().copied().filter(|net| Family::of(net.addr()) == family).collect();
     // Addresses that are good on one link only are the last choice.
-    own.sort_by_key(|net| (is_link_local(net.addr()), preferred.is_some_and(|it| it != net.addr())));
+    own.sort_by_key(|net| (preferred.is_some_and(|it| it != net.addr()), is_link_local(net.addr())));
     let address = own.first().ok_or_else(|| format!("the interface {name} has no {family} address"))?.addr();
     let near = own.iter().filter(|net| !is_link_local(net.addr())).map(|net| Cidr::containing(*net));
     let neighbours = near.filter(|range| range.prefix() < family.longest()).collect();

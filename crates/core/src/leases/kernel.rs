@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use ipnet::IpNet;
+
 use super::Mac;
 use crate::Cidr;
 
@@ -89,8 +91,8 @@ pub struct HeldLink {
     pub index: u32,
     /// What it wraps packets in, if it is such a link at all.
     pub vxlan: Option<Vxlan>,
-    /// Its addresses.
-    pub addresses: Vec<Cidr>,
+    /// Its addresses, with their prefixes.
+    pub addresses: Vec<IpNet>,
     /// Whether it is up.
     pub up: bool,
     /// Whether it has our mark.
@@ -108,6 +110,6 @@ pub struct Have {
     pub link: Option<HeldLink>,
     /// Links with our mark and another name, by their indexes: of a network as it was before.
     pub stale: Vec<u32>,
-    /// All routes of the main table with the priority of ours, by where they lead to.
+    /// All routes of the main table with the priority of ours or a better one, by where they lead to.
     pub routes: BTreeMap<Cidr, Vec<Held>>,
 }

@@ -24,6 +24,6 @@ pub use backend::{compile, link_name};
 pub use kernel::{Have, Link, Owner, Route, Vxlan, Want};
 pub use lease::{Backend, Lease, Mac, Node};
 pub use network::{Mode, Network, Place};
-pub use plan::{About, Plan, Step, clean, plan};
+pub use plan::{About, Plan, Step, clean, plan, plan_again};
 pub use state::{Announcement, Given, Holding, Interface, Own, Seen};
 pub use traffic::Traffic;

@@ -47,6 +47,8 @@ pub struct Place {
     pub subnet: Cidr,
     /// The address at which the others reach it.
     pub public: IpAddr,
+    /// The address that it has itself: somebody on the way may translate.
+    pub local: IpAddr,
     /// The index of the link that has that address.
     pub link: u32,
     /// Whose largest packet this is.

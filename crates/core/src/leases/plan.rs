@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
+use ipnet::IpNet;
+
 use super::kernel::{Held, HeldLink};
 use super::{Have, Link, Mac, Owner, Route, Want};
-use crate::Cidr;
+use crate::{Cidr, Family};
 
 /// One change of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,11 +25,13 @@ pub enum Step {
     /// Gives the link its address.
     PutAddress(Cidr),
     /// Takes an address from it.
-    DropAddress(Cidr),
+    DropAddress(IpNet),
     /// Says who is at a far end of it, whatever was said of that before.
     PutNeighbour(IpAddr, Mac),
     /// The same of where that is.
     PutFdb(Mac, IpAddr),
+    /// Puts a route where there is none: whoever comes first has the place.
+    AddRoute(Cidr, Route),
     /// Puts a route in the place of whatever of ours is there.
     PutRoute(Cidr, Route),
     /// Deletes one that leads there.
@@ -50,7 +54,9 @@ impl fmt::Display for Step {
             Self::DropAddress(address) => write!(f, "delete the address {address}"),
             Self::PutNeighbour(address, mac) => write!(f, "put the neighbour {address} at {mac}"),
             Self::PutFdb(mac, node) => write!(f, "put {mac} at {node}"),
-            Self::PutRoute(range, Route { via, .. }) => write!(f, "put the route {range} via {via}"),
+            Self::AddRoute(range, Route { via, .. }) | Self::PutRoute(range, Route { via, .. }) => {
+                write!(f, "put the route {range} via {via}")
+            }
             Self::DropRoute(range, Held { route: Some(route), .. }) => {
                 write!(f, "delete the route {range} via {}", route.via)
             }
@@ -80,7 +86,7 @@ impl About {
         match step {
             Step::DropLink(_) | Step::AddLink(..) | Step::SetLink(..) => Self::Link,
             Step::PutAddress(_) | Step::DropAddress(_) => Self::Link,
-            Step::PutRoute(..) => Self::Route,
+            Step::AddRoute(..) | Step::PutRoute(..) => Self::Route,
             Step::PutNeighbour(..) | Step::PutFdb(..) => Self::End,
             Step::DropRoute(..) | Step::DropNeighbour(_) | Step::DropFdb(..) | Step::DropStaleLink(_) => {
                 Self::Stale
@@ -98,11 +104,21 @@ pub struct Plan {
     pub contested: Vec<Cidr>,
 }
 
-/// Compares.
+/// Compares, at the beginning.
 ///
 /// What flannel put there is taken over: a route with its mark is ours if it leads to a lease, or over the link that nodes
 /// share, or ours, to what should be one. Whoever else's mark a route has, it stays.
 pub fn plan(want: &Want, have: &Have) -> Plan {
+    compare(want, have, true)
+}
+
+/// Compares, once the kernel held everything: by then flannel is gone, and has left nothing. A route with its mark, which is
+/// that of whoever says nothing, is ours only if it stands in the place of one of ours.
+pub fn plan_again(want: &Want, have: &Have) -> Plan {
+    compare(want, have, false)
+}
+
+fn compare(want: &Want, have: &Have, takes_over: bool) -> Plan {
     let mut plan = Plan::default();
     let link = plan_link(want, have.link.as_ref(), &mut plan.steps);
     let index = link.map_or(0, |link| link.index);
@@ -112,12 +128,15 @@ pub fn plan(want: &Want, have: &Have) -> Plan {
         Owner::Flannels => {
             let links = [Some(want.over), have.link.as_ref().map(|link| link.index)];
             let is_near = held.route.is_some_and(|route| links.contains(&Some(route.link)));
-            want.range.covers(range) && (is_near || want.routes.contains_key(&range))
+            // The way to all of them is not flannel's.
+            let is_part = want.range.covers(range) && range != want.range;
+            is_part && (takes_over && is_near || want.routes.contains_key(&range))
         }
         Owner::Others => false,
     };
     // Routes over a link go with it.
-    let gone = have.link.as_ref().map(|link| link.index).filter(|_| want.link.is_some() && link.is_none());
+    let dropped = |link: &&HeldLink| plan.steps.contains(&Step::DropLink(link.index));
+    let gone = have.link.as_ref().filter(dropped).map(|link| link.index);
     let stays = |held: &&Held| gone.is_none() || held.route.is_none_or(|route| Some(route.link) != gone);
     let mut stale = Vec::new();
     for (range, route) in &want.routes {
@@ -131,7 +150,18 @@ pub fn plan(want: &Want, have: &Have) -> Plan {
         }
         let right = held.iter().position(|held| held.owner == Owner::Ours && held.route == Some(route));
         if right.is_none() {
-            plan.steps.push(Step::PutRoute(*range, route));
+            match held.first() {
+                None => plan.steps.push(Step::AddRoute(*range, route)),
+                // IPv6 asks the route that is there for the way to its own successor's next hop, and then refuses it.
+                Some(first)
+                    if route.onlink && range.family() == Family::V6 && leads_elsewhere(first, route) =>
+                {
+                    let all = held.iter().map(|held| Step::DropRoute(*range, (*held).clone()));
+                    plan.steps.extend(all.chain([Step::AddRoute(*range, route)]));
+                    continue;
+                }
+                Some(_) => plan.steps.push(Step::PutRoute(*range, route)),
+            }
         }
         // What was replaced is gone; whatever else there is would go on taking packets.
         let replaced = right.unwrap_or(0);
@@ -146,6 +176,11 @@ pub fn plan(want: &Want, have: &Have) -> Plan {
     drop_ends(want, link, &mut plan.steps);
     plan.steps.extend(have.stale.iter().map(|index| Step::DropStaleLink(*index)));
     plan
+}
+
+/// Whether a route leads over another link.
+fn leads_elsewhere(held: &Held, route: Route) -> bool {
+    held.route.is_none_or(|known| known.link != route.link)
 }
 
 /// Takes away all that has our mark.
@@ -163,7 +198,9 @@ fn plan_link<'a>(want: &Want, have: Option<&'a HeldLink>, steps: &mut Vec<Step>)
     let Some((name, link)) = &want.link else { return None };
     let usable = have.filter(|have| have.vxlan.as_ref().is_some_and(|held| is_same_tunnel(held, link)));
     let Some(have) = usable else {
-        steps.extend(have.map(|have| Step::DropLink(have.index)));
+        // One that is neither flannel's nor ours stays, and is in the way.
+        let replaced = have.filter(|have| have.vxlan.is_some() || have.is_marked);
+        steps.extend(replaced.map(|have| Step::DropLink(have.index)));
         steps.push(Step::AddLink(name.clone(), link.clone()));
         steps.push(Step::PutAddress(link.address));
         return None;
@@ -175,11 +212,13 @@ fn plan_link<'a>(want: &Want, have: Option<&'a HeldLink>, steps: &mut Vec<Step>)
     {
         steps.push(Step::SetLink(have.index, link.clone()));
     }
-    if !have.addresses.contains(&link.address) {
+    let is_its =
+        |held: &IpNet| held.addr() == link.address.address() && held.prefix_len() == link.address.prefix();
+    if !have.addresses.iter().any(is_its) {
         steps.push(Step::PutAddress(link.address));
     }
-    let others = have.addresses.iter().filter(|address| {
-        **address != link.address && address.family() == link.address.family() && !is_link_local(**address)
+    let others = have.addresses.iter().filter(|held| {
+        !is_its(held) && Family::of(held.addr()) == link.address.family() && !is_link_local(held.addr())
     });
     steps.extend(others.map(|address| Step::DropAddress(*address)));
     Some(have)
@@ -192,14 +231,19 @@ fn is_same_tunnel(held: &super::Vxlan, link: &Link) -> bool {
 }
 
 /// The kernel gives every link one of these by itself.
-fn is_link_local(address: Cidr) -> bool {
-    matches!(address.address(), IpAddr::V6(address) if address.is_unicast_link_local())
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
 fn plan_ends(want: &Want, link: Option<&HeldLink>, steps: &mut Vec<Step>) {
     let (mut neighbours, mut fdb) = (&BTreeMap::new(), &BTreeMap::new());
     if let Some(link) = link {
-        (neighbours, fdb) = (&link.neighbours, &link.fdb);
+        fdb = &link.fdb;
+        // A link that gets another address forgets its neighbours.
+        let mac = |vxlan: &super::Vxlan| vxlan.mac;
+        if link.vxlan.as_ref().map(mac) == want.link.as_ref().map(|(_, link)| link.vxlan.mac) {
+            neighbours = &link.neighbours;
+        }
     }
     let missing = want.neighbours.iter().filter(|(address, mac)| neighbours.get(address) != Some(mac));
     steps.extend(missing.map(|(address, mac)| Step::PutNeighbour(*address, *mac)));

@@ -24,7 +24,7 @@ pub struct Own {
     /// Its parts of the network, or what is wrong with one.
     pub subnets: Vec<Result<Cidr, String>>,
     /// At which addresses it is to be reached, whatever it has itself, or what is wrong with one.
-    pub overwritten: Vec<Result<IpAddr, String>>,
+    pub overwritten: BTreeMap<Family, Result<IpAddr, String>>,
     /// What its ends of VXLANs were called when it last said so.
     pub macs: BTreeMap<Family, Mac>,
     /// What it says of itself, by name.
@@ -107,8 +107,6 @@ pub struct Given {
 pub struct Announcement {
     /// Its leases, one for each network.
     pub leases: Vec<(Network, Lease)>,
-    /// The addresses of the link that it uses, by which it can be seen whether others were asked for.
-    pub own: Vec<IpAddr>,
     /// The largest packet of its pods.
     pub mtu: u32,
 }
@@ -153,13 +151,18 @@ impl State {
         self.held.get(&family)
     }
 
+    /// The link by which this node is reached, of a family, if there is one.
+    pub fn interface(&self, family: Family) -> Option<&Interface> {
+        self.interfaces.get(&family)?.as_ref().ok()
+    }
+
     /// What this node is in the network of a family; or what is still waited for, in a sentence.
     pub fn place(&self, family: Family) -> Result<(&Network, Place), String> {
         let name = &self.given.name;
         let network = self.networks().iter().find(|network| network.range.family() == family);
         let network = network.ok_or_else(|| format!("{family} is not enabled"))?;
         let own = self.own().ok_or_else(|| format!("there is no Node {name}"))?;
-        let subnet = of_family(&own.subnets, family, |subnet| subnet.family())
+        let subnet = of_family(&own.subnets, family)
             .unwrap_or_else(|| Err(format!("Node {name} has no {family} podCIDR yet")))?;
         if !network.range.covers(subnet) {
             return Err(format!(
@@ -170,7 +173,13 @@ impl State {
         let interface = self.interfaces.get(&family);
         let interface = interface.ok_or_else(|| format!("no {family} interface was found yet"))?.as_ref();
         let interface = interface.map_err(Clone::clone)?;
-        let overwritten = of_family(&own.overwritten, family, |address| Family::of(*address)).transpose()?;
+        let (address, link) = (interface.address, &interface.name);
+        if address.is_loopback() || network.range.contains(address) {
+            return Err(format!(
+                "the interface {link} has {address}, at which no other node can reach this one"
+            ));
+        }
+        let overwritten = own.overwritten.get(&family).cloned().transpose()?;
         let given = self.given.public.iter().copied().find(|address| Family::of(*address) == family);
         let public = overwritten.or(given).unwrap_or(interface.address);
         if network.mode == Mode::HostGw && public != interface.address {
@@ -182,7 +191,8 @@ impl State {
         let Interface { index: link, mtu, neighbours, .. } = interface.clone();
         let mac = self.given.macs.get(&family).copied().unwrap_or_default();
         let mtu = self.given.mtu.unwrap_or(mtu);
-        Ok((network, Place { subnet, public, link, mtu, neighbours, mac }))
+        let local = interface.address;
+        Ok((network, Place { subnet, public, local, link, mtu, neighbours, mac }))
     }
 
     /// What is waited for, of all families; nothing where all have their place.
@@ -217,7 +227,7 @@ impl State {
 
     /// What this node says of itself; or what is waited for. Nothing is said before the kernel holds what others rely on.
     pub fn announcement(&self) -> Result<Announcement, String> {
-        let mut announcement = Announcement { leases: Vec::new(), own: Vec::new(), mtu: u32::MAX };
+        let mut announcement = Announcement { leases: Vec::new(), mtu: u32::MAX };
         for network in self.networks() {
             let family = network.range.family();
             let (network, place) = self.place(family)?;
@@ -229,7 +239,6 @@ impl State {
             };
             let lease = Lease { subnet: place.subnet, public: place.public, backend };
             announcement.leases.push((*network, lease));
-            announcement.own.extend(self.interfaces[&family].iter().map(|interface| interface.address));
             announcement.mtu = announcement.mtu.min(place.mtu.saturating_sub(header));
         }
         Ok(announcement)
@@ -247,13 +256,16 @@ impl State {
                     .extend(self.take_own(before.and_then(|seen| seen.own), after.and_then(|seen| seen.own)));
                 continue;
             }
-            let lease = |seen: &Option<Seen>, family| seen.as_ref()?.node.as_ref()?.lease(family).cloned();
-            let since = |seen: &Option<Seen>| Some(seen.as_ref()?.node.as_ref()?.since);
-            let differs = |family: &Family| {
-                let (before_lease, after_lease) = (lease(&before, *family), lease(&after, *family));
-                let either = before_lease.is_some() || after_lease.is_some();
-                before_lease != after_lease || either && since(&before) != since(&after)
+            // What is wrong with one may be about either family.
+            let concern = |seen: &Option<Seen>, family| {
+                let node = seen.as_ref()?.node.as_ref()?;
+                let is_of = |lease: &&Result<Lease, _>| {
+                    lease.as_ref().map_or(true, |it| it.subnet.family() == family)
+                };
+                let leases: Vec<_> = node.leases.iter().filter(is_of).cloned().collect();
+                (!leases.is_empty()).then_some((node.since, leases))
             };
+            let differs = |family: &Family| concern(&before, *family) != concern(&after, *family);
             touched.extend(self.families().filter(differs).map(Scope::Kernel));
         }
         touched
@@ -278,15 +290,10 @@ impl State {
 }
 
 /// The one of a family, or what is wrong with any.
-fn of_family<T: Copy>(
-    all: &[Result<T, String>],
-    family: Family,
-    family_of: impl Fn(&T) -> Family,
-) -> Option<Result<T, String>> {
-    all.iter().find_map(|one| match one {
-        Ok(one) => (family_of(one) == family).then_some(Ok(*one)),
-        Err(why) => Some(Err(why.clone())),
-    })
+fn of_family(subnets: &[Result<Cidr, String>], family: Family) -> Option<Result<Cidr, String>> {
+    let mut found = subnets.iter().filter(|subnet| subnet.as_ref().is_ok_and(|it| it.family() == family));
+    let wrong = || subnets.iter().find(|subnet| subnet.is_err());
+    found.next().or_else(wrong).cloned()
 }
 
 impl room::State for State {

@@ -76,6 +76,21 @@ fn an_end_of_a_vxlan_that_goes_by_anothers_address_is_refused() {
 }
 
 #[test]
+fn an_address_of_pods_or_of_an_older_node_is_refused() {
+    let at = |number, text: &str| Lease { public: address(text), ..of(Mode::HostGw, number) };
+    let nodes = [
+        ("two", node(at(2, "10.244.3.9"), 0)),
+        ("three", node(at(3, "192.168.7.9"), 5)),
+        ("four", node(at(4, "192.168.7.9"), 9)),
+    ];
+    let whys = [
+        ("four", "its public address 192.168.7.9 is that of node three, which is older"),
+        ("two", "its public address 10.244.3.9 is in the network of pods, 10.244.0.0/16"),
+    ];
+    assert_eq!(refused(Mode::HostGw, &nodes), whys.map(|(name, why)| (name.to_owned(), why.to_owned())));
+}
+
+#[test]
 fn a_node_of_the_other_family_alone_is_nobodys_business() {
     let other = node(lease(Family::V6, Mode::HostGw, 2), 0);
     assert!(refused(Mode::HostGw, &[("two", other)]).is_empty());

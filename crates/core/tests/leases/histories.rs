@@ -77,7 +77,7 @@ fn a_link(family: Family) -> impl Strategy<Value = HeldLink> {
         move |(vxlan, (up, is_marked), own, neighbours, fdb)| HeldLink {
             index: OLD,
             vxlan,
-            addresses: vec![Cidr::alone(subnet(family, own).address())],
+            addresses: vec![subnet(family, own).address().into()],
             up,
             is_marked,
             neighbours: neighbours
@@ -179,8 +179,15 @@ proptest! {
         };
         let before = reached(&have);
         let mut after = have.clone();
-        for step in &planned.steps {
+        for (at, step) in planned.steps.iter().enumerate() {
             take(&mut after, step);
+            // What IPv6 does not let be replaced goes and comes in one go.
+            if let Some(causeway_core::leases::Step::AddRoute(..) | causeway_core::leases::Step::DropRoute(..)) = planned.steps.get(at + 1)
+                && family == Family::V6
+                && matches!(step, causeway_core::leases::Step::DropRoute(..))
+            {
+                continue;
+            }
             // A link that has to be made anew takes its routes along.
             if !makes_link {
                 let now = reached(&after);

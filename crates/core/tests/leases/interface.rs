@@ -1,7 +1,7 @@
 //! By which link a node is reached.
 
 use causeway_core::Family;
-use causeway_core::leases::interface::{Choice, LinkSeen, Way, choose};
+use causeway_core::leases::interface::{Choice, LinkSeen, Way, choose, still};
 
 use crate::world::{address, range};
 
@@ -66,4 +66,24 @@ fn the_link_that_is_asked_for_by_name_address_pattern_or_way() {
         chosen(Family::V6, &Choice::Named("eth1"), None),
         Err("the interface eth1 has no IPv6 address".into())
     );
+}
+
+#[test]
+fn the_link_that_others_know_stays_while_it_is_up_and_has_the_address() {
+    let known = choose(Family::V4, &Choice::Default, &links(), Some((2, None))).expect("a link");
+    let now = |change: fn(&mut LinkSeen)| {
+        let mut links = links();
+        change(&mut links[1]);
+        still(&known, &links).map(|it| (it.name, it.index, it.address.to_string()))
+    };
+    let as_it_is = |name: &str, index| Some((name.to_owned(), index, "192.168.7.1".to_owned()));
+    assert_eq!(now(|_| ()), as_it_is("eth0", 2), "whatever default route there is");
+    assert_eq!(now(|link| link.name = "eth9".into()), as_it_is("eth9", 2));
+    assert_eq!(now(|link| link.index = 9), as_it_is("eth0", 9), "another one by its name");
+    assert_eq!(
+        now(|link| link.addresses.insert(0, "192.168.7.77/24".parse().expect("a net"))),
+        as_it_is("eth0", 2)
+    );
+    assert_eq!(now(|link| link.up = false), None);
+    assert_eq!(now(|link| link.addresses.clear()), None);
 }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use causeway_core::Family;
 use causeway_core::leases::kernel::{Held, HeldLink};
 use causeway_core::leases::{Have, Owner, Route, Step};
+use ipnet::IpNet;
 
 /// The index of a link that is made.
 pub(crate) const NEW: u32 = 99;
@@ -34,17 +36,34 @@ pub(crate) fn take(have: &mut Have, step: &Step) {
             let link = link(have);
             (link.up, link.is_marked) = (true, true);
             if let Some(vxlan) = &mut link.vxlan {
+                // As the kernel does when it is told an address; nobody tells it the one that is there.
+                if vxlan.mac != wanted.vxlan.mac {
+                    link.neighbours.clear();
+                }
                 (vxlan.mac, vxlan.mtu) = (wanted.vxlan.mac, wanted.vxlan.mtu);
             }
         }
-        Step::PutAddress(address) => link(have).addresses.push(address),
+        Step::PutAddress(address) => {
+            let net = IpNet::new(address.address(), address.prefix()).expect("a prefix");
+            link(have).addresses.push(net);
+        }
         Step::DropAddress(address) => link(have).addresses.retain(|it| *it != address),
         Step::PutNeighbour(address, mac) => drop(link(have).neighbours.insert(address, mac)),
         Step::PutFdb(mac, address) => drop(link(have).fdb.insert(mac, address)),
         Step::DropNeighbour(address) => drop(link(have).neighbours.remove(&address)),
         Step::DropFdb(mac, _) => drop(link(have).fdb.remove(&mac)),
+        Step::AddRoute(range, route) => {
+            let route = if route.link == 0 { Route { link: NEW, ..route } } else { route };
+            let held = have.routes.entry(range).or_default();
+            assert!(held.is_empty(), "{range} is taken");
+            held.push(Held { owner: Owner::Ours, route: Some(route) });
+        }
         Step::PutRoute(range, route) => {
             let route = if route.link == 0 { Route { link: NEW, ..route } } else { route };
+            if route.onlink && range.family() == Family::V6 {
+                let over = have.routes.get(&range).and_then(|held| held[0].route).map(|route| route.link);
+                assert_eq!(over, Some(route.link), "IPv6 refuses that");
+            }
             let new = Held { owner: Owner::Ours, route: Some(route) };
             let held = have.routes.entry(range).or_default();
             // It replaces the first one of the same priority, whosever that is.

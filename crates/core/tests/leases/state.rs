@@ -70,8 +70,10 @@ fn what_is_waited_for_is_said_and_nothing_is_wanted_until_then() {
     assert_eq!(state.announcement(), Err("what the kernel holds of IPv4 was not seen yet".into()));
     state.apply(Event::Held(Family::V4, Ok(Holding::default())));
     assert_eq!(leases(&state), Ok(vec![lease(Family::V4, Mode::HostGw, 1)]));
-    let elsewhere =
-        Own { overwritten: vec![Ok(address("203.0.113.7"))], ..own(&["10.244.1.0/24"]).own.expect("own") };
+    let elsewhere = Own {
+        overwritten: [(Family::V4, Ok(address("203.0.113.7")))].into(),
+        ..own(&["10.244.1.0/24"]).own.expect("own")
+    };
     state.apply(put("one", Seen { node: None, own: Some(elsewhere.clone()) }));
     assert_eq!(
         why(&state),

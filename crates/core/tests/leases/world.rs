@@ -54,6 +54,7 @@ pub(crate) fn place(family: Family) -> Place {
     Place {
         subnet: subnet(family, 1),
         public: public(family, 1),
+        local: public(family, 1),
         link: LINK,
         mtu: 1500,
         neighbours: vec![neighbours],

@@ -1,8 +1,9 @@
 //! How the kernel is changed: everything over a link in one go, once it is there.
 
 use std::io;
+use std::net::IpAddr;
 
-use causeway_core::leases::{Have, Link, Plan, Route, Step};
+use causeway_core::leases::{Have, Link, Mac, Plan, Route, Step};
 use causeway_core::{Cidr, Family};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
@@ -38,17 +39,33 @@ pub(super) fn apply(
     let is_about_link =
         |step: &Step| matches!(step, Step::DropLink(_) | Step::AddLink(..) | Step::SetLink(..));
     let (first, rest): (Vec<&Step>, Vec<&Step>) = plan.steps.iter().partition(|step| is_about_link(step));
+    let (last, mut rest): (Vec<&Step>, Vec<&Step>) =
+        rest.into_iter().partition(|step| matches!(step, Step::DropStaleLink(_)));
     let mut failures = Vec::new();
     let mut index = have.link.as_ref().map_or(0, |link| link.index);
+    let mac = have.link.as_ref().and_then(|link| Some(link.vxlan.as_ref()?.mac));
     for step in first {
-        match change_link(kernel, family, step) {
+        let mut changed = change_link(kernel, family, mac, step);
+        // There cannot be two links of one VXLAN: one of ours by another name has to go first.
+        if changed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
+            && !last.is_empty()
+        {
+            for stale in &last {
+                change_link(kernel, family, mac, stale)?;
+            }
+            changed = change_link(kernel, family, mac, step);
+        }
+        match changed {
             Ok(Some(new)) => index = new,
             Ok(None) => {}
             Err(error) => failures.push(Failure { step: step.clone(), error }),
         }
     }
-    let (last, rest): (Vec<&Step>, Vec<&Step>) =
-        rest.into_iter().partition(|step| matches!(step, Step::DropStaleLink(_)));
+    let is_linked = failures.is_empty();
+    if !is_linked {
+        // What leads over the link has to wait for it.
+        rest.retain(|step| !needs_link(step));
+    }
     let requests: Vec<Request> = rest.iter().map(|step| request(family, index, step)).collect();
     for (at, error) in kernel.batch(&requests)? {
         let step = rest[at].clone();
@@ -61,16 +78,33 @@ pub(super) fn apply(
             failures.push(Failure { step, error });
         }
     }
-    for step in last {
-        if let Err(error) = change_link(kernel, family, step) {
+    // While the new way is not there, the old one stays.
+    for step in last.into_iter().filter(|_| is_linked) {
+        if let Err(error) = change_link(kernel, family, mac, step) {
             failures.push(Failure { step: step.clone(), error });
         }
     }
     Ok(failures)
 }
 
-/// Changes the link itself; the index of a new one.
-fn change_link(kernel: &mut Netlink, family: Family, step: &Step) -> io::Result<Option<u32>> {
+/// Whether a step is about something on or over the link.
+fn needs_link(step: &Step) -> bool {
+    match step {
+        Step::AddRoute(_, route) | Step::PutRoute(_, route) => route.link == 0,
+        Step::DropRoute(..) => true,
+        Step::PutAddress(_) | Step::DropAddress(_) | Step::PutNeighbour(..) | Step::PutFdb(..) => true,
+        Step::DropNeighbour(_) | Step::DropFdb(..) => true,
+        Step::DropLink(_) | Step::AddLink(..) | Step::SetLink(..) | Step::DropStaleLink(_) => false,
+    }
+}
+
+/// Changes the link itself, which has this address now; the index of a new one.
+fn change_link(
+    kernel: &mut Netlink,
+    family: Family,
+    mac: Option<Mac>,
+    step: &Step,
+) -> io::Result<Option<u32>> {
     let (message, flags) = match step {
         Step::DropLink(index) | Step::DropStaleLink(index) => {
             let mut message = LinkMessage::default();
@@ -80,6 +114,7 @@ fn change_link(kernel: &mut Netlink, family: Family, step: &Step) -> io::Result<
         Step::AddLink(name, link) => {
             let mut message = new_link(family, link);
             message.attributes.push(LinkAttribute::IfName(name.clone()));
+            message.attributes.push(LinkAttribute::Address(link.vxlan.mac.0.to_vec()));
             message.attributes.push(LinkAttribute::LinkInfo(vec![
                 LinkInfo::Kind(InfoKind::Vxlan),
                 LinkInfo::Data(InfoData::Vxlan(vxlan(link))),
@@ -89,6 +124,10 @@ fn change_link(kernel: &mut Netlink, family: Family, step: &Step) -> io::Result<
         Step::SetLink(index, link) => {
             let mut message = new_link(family, link);
             message.header.index = *index;
+            // A link that is given its address, even the one it has, forgets its neighbours.
+            if mac != Some(link.vxlan.mac) {
+                message.attributes.push(LinkAttribute::Address(link.vxlan.mac.0.to_vec()));
+            }
             (RouteNetlinkMessage::SetLink(message), 0)
         }
         _ => return Ok(None),
@@ -104,7 +143,8 @@ fn change_link(kernel: &mut Netlink, family: Family, step: &Step) -> io::Result<
         return Err(io::ErrorKind::NotFound.into());
     };
     // A link that is made takes no alias yet.
-    change_link(kernel, family, &Step::SetLink(found.header.index, link.clone()))?;
+    let mac = Some(link.vxlan.mac);
+    change_link(kernel, family, mac, &Step::SetLink(found.header.index, link.clone()))?;
     Ok(Some(found.header.index))
 }
 
@@ -112,7 +152,6 @@ fn new_link(family: Family, link: &Link) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.flags = LinkFlags::Up;
     message.header.change_mask = LinkFlags::Up;
-    message.attributes.push(LinkAttribute::Address(link.vxlan.mac.0.to_vec()));
     message.attributes.push(LinkAttribute::Mtu(link.vxlan.mtu));
     message.attributes.push(LinkAttribute::IfAlias(mark(family)));
     message
@@ -120,8 +159,8 @@ fn new_link(family: Family, link: &Link) -> LinkMessage {
 
 fn vxlan(link: &Link) -> Vec<InfoVxlan> {
     let local = match link.vxlan.local {
-        std::net::IpAddr::V4(address) => InfoVxlan::Local(address),
-        std::net::IpAddr::V6(address) => InfoVxlan::Local6(address),
+        IpAddr::V4(address) => InfoVxlan::Local(address),
+        IpAddr::V6(address) => InfoVxlan::Local6(address),
     };
     vec![
         InfoVxlan::Id(link.vxlan.vni),
@@ -137,10 +176,12 @@ fn request(family: Family, link: u32, step: &Step) -> Request {
     let put = NLM_F_CREATE | NLM_F_REPLACE;
     let (message, flags) = match step {
         Step::PutAddress(address) => {
-            (RouteNetlinkMessage::NewAddress(an_address(family, link, *address)), put)
+            let message = an_address(family, link, address.address(), address.prefix());
+            (RouteNetlinkMessage::NewAddress(message), put)
         }
         Step::DropAddress(address) => {
-            (RouteNetlinkMessage::DelAddress(an_address(family, link, *address)), 0)
+            let message = an_address(family, link, address.addr(), address.prefix_len());
+            (RouteNetlinkMessage::DelAddress(message), 0)
         }
         Step::PutNeighbour(address, mac) => {
             let message = neighbour(address_family(family), link, Some(mac.0), *address);
@@ -158,13 +199,18 @@ fn request(family: Family, link: u32, step: &Step) -> Request {
             let message = neighbour(AddressFamily::Bridge, link, Some(mac.0), *address);
             (RouteNetlinkMessage::DelNeighbour(message), 0)
         }
-        Step::PutRoute(range, route) => {
+        Step::AddRoute(range, route) | Step::PutRoute(range, route) => {
             let route = if route.link == 0 { Route { link, ..*route } } else { *route };
-            (RouteNetlinkMessage::NewRoute(a_route(family, *range, Some(route), PROTOCOL)), put)
+            let is_first = matches!(step, Step::AddRoute(..));
+            let flags = if is_first { NLM_F_CREATE | NLM_F_EXCL } else { put };
+            (RouteNetlinkMessage::NewRoute(a_route(family, *range, Some(route), PROTOCOL)), flags)
         }
         Step::DropRoute(range, held) => {
             let protocol = if held.owner == causeway_core::leases::Owner::Ours { PROTOCOL } else { BOOT };
-            (RouteNetlinkMessage::DelRoute(a_route(family, *range, held.route, protocol)), 0)
+            let mut message = a_route(family, *range, held.route, protocol);
+            // Of whatever kind it is.
+            (message.header.kind, message.header.scope) = (RouteType::Unspec, RouteScope::NoWhere);
+            (RouteNetlinkMessage::DelRoute(message), 0)
         }
         Step::DropLink(_) | Step::AddLink(..) | Step::SetLink(..) | Step::DropStaleLink(_) => {
             unreachable!("links come first or last")
@@ -173,22 +219,17 @@ fn request(family: Family, link: u32, step: &Step) -> Request {
     Request { message, flags }
 }
 
-fn an_address(family: Family, link: u32, address: Cidr) -> AddressMessage {
+fn an_address(family: Family, link: u32, address: IpAddr, prefix: u8) -> AddressMessage {
     let mut message = AddressMessage::default();
     message.header.family = address_family(family);
-    message.header.prefix_len = address.prefix();
+    message.header.prefix_len = prefix;
     message.header.index = link;
-    message.attributes.push(AddressAttribute::Address(address.address()));
-    message.attributes.push(AddressAttribute::Local(address.address()));
+    message.attributes.push(AddressAttribute::Address(address));
+    message.attributes.push(AddressAttribute::Local(address));
     message
 }
 
-fn neighbour(
-    family: AddressFamily,
-    link: u32,
-    mac: Option<[u8; 6]>,
-    address: std::net::IpAddr,
-) -> NeighbourMessage {
+fn neighbour(family: AddressFamily, link: u32, mac: Option<[u8; 6]>, address: IpAddr) -> NeighbourMessage {
     let mut message = NeighbourMessage::default();
     message.header.family = family;
     message.header.ifindex = link;
@@ -198,8 +239,8 @@ fn neighbour(
     }
     message.header.kind = RouteType::Unicast;
     let address = match address {
-        std::net::IpAddr::V4(address) => NeighbourAddress::Inet(address),
-        std::net::IpAddr::V6(address) => NeighbourAddress::Inet6(address),
+        IpAddr::V4(address) => NeighbourAddress::Inet(address),
+        IpAddr::V6(address) => NeighbourAddress::Inet6(address),
     };
     message.attributes.push(NeighbourAttribute::Destination(address));
     message.attributes.extend(mac.map(|mac| NeighbourAttribute::LinkLayerAddress(mac.to_vec())));

@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use causeway_core::Family;
 use causeway_core::leases::interface::{LinkSeen, Way};
 use ipnet::IpNet;
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::address_family;
 use super::observe::ip;
@@ -26,6 +26,7 @@ pub(super) fn links(kernel: &mut Netlink) -> io::Result<Vec<LinkSeen>> {
     })?;
     kernel.dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()), |message| {
         if let RouteNetlinkMessage::NewAddress(message) = message
+            && is_lasting(&message)
             && let Some(link) = links.get_mut(&message.header.index)
         {
             // On a link between two the first is the other's.
@@ -38,6 +39,18 @@ pub(super) fn links(kernel: &mut Netlink) -> io::Result<Vec<LinkSeen>> {
         }
     })?;
     Ok(links.into_values().collect())
+}
+
+/// Whether a node can be known by an address: some go by themselves, some are not sure to be its own yet.
+fn is_lasting(message: &AddressMessage) -> bool {
+    let passing = AddressHeaderFlags::Secondary
+        | AddressHeaderFlags::Dadfailed
+        | AddressHeaderFlags::Deprecated
+        | AddressHeaderFlags::Tentative;
+    // Of IPv4 the first of these only says that it was not the first of its network.
+    let passing =
+        if message.header.family == AddressFamily::Inet { AddressHeaderFlags::empty() } else { passing };
+    !message.header.flags.intersects(passing)
 }
 
 fn seen(link: &LinkMessage) -> LinkSeen {
@@ -101,6 +114,10 @@ fn way_of(route: &RouteMessage) -> (u32, Option<(u32, Option<IpAddr>)>) {
             RouteAttribute::Priority(it) => number = *it,
             RouteAttribute::Oif(it) => link = Some(*it),
             RouteAttribute::PrefSource(it) => source = ip(it),
+            // Of several ways the first.
+            RouteAttribute::MultiPath(ways) => {
+                link = link.or_else(|| ways.first().map(|way| way.interface_index));
+            }
             _ => {}
         }
     }

@@ -4,6 +4,7 @@ mod apply;
 mod links;
 mod monitor;
 mod observe;
+mod rules;
 pub mod traffic;
 
 use std::io;

@@ -9,11 +9,14 @@ use causeway_core::{Cidr, Family};
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::route::{RouteAttribute, RouteMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
+use netlink_sys::{Socket, SocketAddr};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::observe::ip;
+use super::rules;
+use crate::netlink::{is_too_much, room_for};
 
 /// `RTNLGRP_LINK`, `_NEIGH`, `_IPV4_IFADDR`, `_IPV4_ROUTE`, `_IPV6_IFADDR`, `_IPV6_ROUTE`.
 const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
@@ -21,13 +24,20 @@ const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
 /// How much may wait to be read.
 const WAITING: usize = 4 * 1024 * 1024;
 
+/// How much is read at once.
+const MOST_READ: usize = 64;
+
 /// What changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Heard {
     /// Links, addresses, or where packets go that no other route is for.
     Links,
-    /// Routes of a family, or far ends of links.
+    /// Routes of a family, or who is at far ends of our links.
     Routes(Family),
+    /// At which nodes far ends of our links are.
+    Ends,
+    /// Rules that treat packets, where ours stand.
+    Rules,
     /// More than was kept: anything may have changed.
     TooMuch,
 }
@@ -39,6 +49,9 @@ pub struct Interest {
     pub links: BTreeSet<u32>,
     /// Of routes only those into these ranges count, and default routes.
     pub ranges: Vec<Cidr>,
+    /// The links by which this node is reached, where all are found: what happens to others, or to default routes, is no
+    /// news then.
+    pub settled: Option<BTreeSet<u32>>,
     /// What is changed in these conversations with the kernel is no news.
     pub own: BTreeSet<u32>,
 }
@@ -46,27 +59,26 @@ pub struct Interest {
 /// Listens.
 pub struct Monitor {
     socket: Socket,
+    /// What nftables says; nothing where the kernel has none.
+    rules: Option<Socket>,
     buffer: Vec<u8>,
 }
 
 impl Monitor {
     /// To the kernel of the network namespace that this thread is in.
     pub fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind(&SocketAddr::new(0, 0))?;
-        for group in GROUPS {
-            socket.add_membership(group)?;
-        }
-        socket.set_non_blocking(true)?;
-        // What is lost is looked for all the same.
-        let _ = socket.set_rx_buf_sz(WAITING);
-        Ok(Self { socket, buffer: Vec::with_capacity(64 * 1024) })
+        let socket = listening(NETLINK_ROUTE, &GROUPS)?;
+        let rules = listening(NETLINK_NETFILTER, &[rules::GROUP]).ok();
+        Ok(Self { socket, rules, buffer: Vec::with_capacity(64 * 1024) })
     }
 
     /// Waits until there is something to read, or for so long.
     pub fn wait(&self, limit: Duration) -> io::Result<bool> {
         let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
-        match poll(&mut [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)], limit) {
+        let sockets = std::iter::once(&self.socket).chain(&self.rules);
+        let mut sockets: Vec<_> =
+            sockets.map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)).collect();
+        match poll(&mut sockets, limit) {
             Ok(ready) => Ok(ready > 0),
             Err(Errno::EINTR) => Ok(false),
             Err(error) => Err(error.into()),
@@ -76,17 +88,45 @@ impl Monitor {
     /// All news so far, without waiting; nothing where there was none.
     pub fn read(&mut self, interest: &Interest) -> io::Result<BTreeSet<Heard>> {
         let mut heard = BTreeSet::new();
-        loop {
-            self.buffer.clear();
-            match self.socket.recv(&mut self.buffer, 0) {
-                Ok(_) => heard.extend(messages(&self.buffer, interest)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(heard),
-                // ENOBUFS.
-                Err(error) if error.raw_os_error() == Some(105) => drop(heard.insert(Heard::TooMuch)),
-                Err(error) => return Err(error),
-            }
+        drain(&self.socket, &mut self.buffer, |bytes| match bytes {
+            Some(bytes) => heard.extend(messages(bytes, interest)),
+            None => drop(heard.insert(Heard::TooMuch)),
+        })?;
+        if let Some(socket) = &self.rules {
+            drain(socket, &mut self.buffer, |bytes| {
+                if bytes.is_none_or(rules::concern_us) {
+                    heard.insert(Heard::Rules);
+                }
+            })?;
+        }
+        Ok(heard)
+    }
+}
+
+fn listening(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
+    let mut socket = Socket::new(protocol)?;
+    socket.bind(&SocketAddr::new(0, 0))?;
+    for group in groups {
+        socket.add_membership(*group)?;
+    }
+    socket.set_non_blocking(true)?;
+    room_for(&socket, WAITING);
+    Ok(socket)
+}
+
+/// Takes all that waits to be read; nothing where something was lost.
+fn drain(socket: &Socket, buffer: &mut Vec<u8>, mut take: impl FnMut(Option<&[u8]>)) -> io::Result<()> {
+    // Somebody may change things faster than they are read here: then the rest is read later.
+    for _ in 0..MOST_READ {
+        buffer.clear();
+        match socket.recv(buffer, 0) {
+            Ok(_) => take(Some(&buffer[..])),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) if is_too_much(&error) => take(None),
+            Err(error) => return Err(error),
         }
     }
+    Ok(())
 }
 
 fn messages(mut bytes: &[u8], interest: &Interest) -> Vec<Heard> {
@@ -112,19 +152,25 @@ fn meaning(message: &RouteNetlinkMessage, interest: &Interest) -> Option<Heard> 
     let of = |family| match family {
         AddressFamily::Inet => Some(Heard::Routes(Family::V4)),
         AddressFamily::Inet6 => Some(Heard::Routes(Family::V6)),
-        // Where far ends are is said of neither.
-        AddressFamily::Bridge => Some(Heard::TooMuch),
+        AddressFamily::Bridge => Some(Heard::Ends),
         _ => None,
     };
+    // Pods' links come and go all the time.
+    let is_watched = |index| {
+        let settled = interest.settled.as_ref();
+        settled.is_none_or(|links| links.contains(&index)) || interest.links.contains(&index)
+    };
     match message {
-        RouteNetlinkMessage::NewLink(_)
-        | RouteNetlinkMessage::DelLink(_)
-        | RouteNetlinkMessage::NewAddress(_)
-        | RouteNetlinkMessage::DelAddress(_) => Some(Heard::Links),
+        RouteNetlinkMessage::NewLink(link) | RouteNetlinkMessage::DelLink(link) => {
+            is_watched(link.header.index).then_some(Heard::Links)
+        }
+        RouteNetlinkMessage::NewAddress(address) | RouteNetlinkMessage::DelAddress(address) => {
+            is_watched(address.header.index).then_some(Heard::Links)
+        }
         RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route)
             if route.header.destination_prefix_length == 0 =>
         {
-            Some(Heard::Links)
+            interest.settled.is_none().then_some(Heard::Links)
         }
         RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
             let heard = of(route.header.address_family);
@@ -146,4 +192,29 @@ fn leads_into(route: &RouteMessage, ranges: &[Cidr]) -> bool {
         _ => None,
     });
     address.is_some_and(|address| ranges.iter().any(|range| range.contains(address)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn whatever_is_said_is_taken_in(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
+            let _ = messages(&bytes, &Interest::default());
+            let _ = rules::concern_us(&bytes);
+        }
+
+        /// Messages that begin as the kernel's do: their length and kind are right, the rest is anything.
+        #[test]
+        fn whatever_a_message_holds_is_taken_in(kind in 16..140u16, body in prop::collection::vec(any::<u8>(), 0..256)) {
+            let length = u32::try_from(16 + body.len()).expect("it is short");
+            let header = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10]].concat();
+            let _ = messages(&[&header[..], &body].concat(), &Interest::default());
+            let nft = [&length.to_ne_bytes()[..], &(0xa00 | kind & 0x1f).to_ne_bytes(), &[0; 10], &body].concat();
+            let _ = rules::concern_us(&nft);
+        }
+    }
 }

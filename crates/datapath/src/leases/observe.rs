@@ -104,7 +104,7 @@ fn look_at(kernel: &mut Netlink, family: Family, link: &LinkMessage) -> io::Resu
                 _ => None,
             });
             let net = address.and_then(|address| IpNet::new(address, message.header.prefix_len).ok());
-            held.addresses.extend(net.map(Cidr::containing));
+            held.addresses.extend(net);
         }
     })?;
     ends(kernel, address_family(family), index, |mac, address| {
@@ -198,10 +198,10 @@ fn vxlan(link: &LinkMessage) -> Option<Vxlan> {
     Some(Vxlan { vni: vni?, port: port?, over, local: local?, mac: mac?, mtu: mtu?, learning })
 }
 
-/// A route of the main table with the priority of ours.
+/// A route of the main table with the priority of ours, or a better one.
 fn held(family: Family, message: &RouteMessage) -> Option<(Cidr, Held)> {
     let (mut destination, mut via, mut link, mut table) = (None, None, None, message.header.table.into());
-    let (mut number, mut plain) = (0, message.header.kind == RouteType::Unicast && message.header.tos == 0);
+    let (mut number, mut plain) = (0, message.header.kind == RouteType::Unicast);
     for attribute in &message.attributes {
         match attribute {
             RouteAttribute::Destination(address) => destination = ip(address),
@@ -209,13 +209,20 @@ fn held(family: Family, message: &RouteMessage) -> Option<(Cidr, Held)> {
             RouteAttribute::Oif(index) => link = Some(*index),
             RouteAttribute::Priority(it) => number = *it,
             RouteAttribute::Table(it) => table = *it,
-            RouteAttribute::MultiPath(_) | RouteAttribute::Encap(_) | RouteAttribute::NhId(_) => {
+            // Ours have none of these.
+            RouteAttribute::MultiPath(_)
+            | RouteAttribute::Encap(_)
+            | RouteAttribute::NhId(_)
+            | RouteAttribute::Metrics(_)
+            | RouteAttribute::PrefSource(_) => {
                 plain = false;
             }
             _ => {}
         }
     }
-    if table != u32::from(RouteHeader::RT_TABLE_MAIN) || number != priority(family) {
+    // Packets of a kind of service are others' business, and so are routes that come after ours.
+    let is_others = message.header.tos != 0 || number > priority(family);
+    if table != u32::from(RouteHeader::RT_TABLE_MAIN) || is_others {
         return None;
     }
     let everything = || match family {
@@ -224,6 +231,8 @@ fn held(family: Family, message: &RouteMessage) -> Option<(Cidr, Held)> {
     };
     let net = IpNet::new(destination.unwrap_or_else(everything), message.header.destination_prefix_length);
     let owner = match u8::from(message.header.protocol) {
+        // It is taken in place of ours, which have another priority.
+        _ if number < priority(family) => Owner::Others,
         PROTOCOL => Owner::Ours,
         BOOT => Owner::Flannels,
         _ => Owner::Others,

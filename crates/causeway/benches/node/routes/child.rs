@@ -62,7 +62,7 @@ fn state(kernel: &mut Kernel, leases: u32, hops: u32) -> anyhow::Result<State> {
     let mut state = State::new(given);
     state.apply(Event::Nodes(Change::Reset(nodes)));
     let selection = Selection(vec![Wanted::Named("eth0".into())]);
-    state.apply(Event::Interface(FAMILY, detect(kernel, FAMILY, &selection)?));
+    state.apply(Event::Interface(FAMILY, detect(kernel, FAMILY, &selection, None)?));
     Ok(state)
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use causeway_core::Family;
 use causeway_datapath::leases::PROTOCOL;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -58,11 +59,21 @@ fn is_stopped(pid: i32) -> bool {
 }
 
 /// Deletes the routes that the agent made; says how many there were.
-pub(super) async fn flush_routes(node: &Namespace) -> anyhow::Result<usize> {
-    let mut list = tools::command("ip");
-    list.args(["route", "show", "proto", &PROTOCOL.to_string()]);
-    let routes = node.checked(list, "").await?.lines().count();
-    node.ip(&[format!("route flush proto {PROTOCOL}")]).await?;
+pub(super) async fn flush_routes(node: &Namespace, families: &[Family]) -> anyhow::Result<usize> {
+    let mut routes = 0;
+    for family in families {
+        let ours = |verb| {
+            let mut ip = tools::command("ip");
+            let option = match family {
+                Family::V4 => "-4",
+                Family::V6 => "-6",
+            };
+            ip.args([option, "route", verb, "proto", &PROTOCOL.to_string()]);
+            ip
+        };
+        routes += node.checked(ours("show"), "").await?.lines().count();
+        node.checked(ours("flush"), "").await?;
+    }
     Ok(routes)
 }
 

@@ -1,10 +1,11 @@
 //! Who reaches whom: every pod asks every other, by sockets of our own made inside the pods.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use anyhow::Context;
+use causeway_core::Family;
 use futures::future::{join_all, try_join_all};
 use serde::Serialize;
 use tokio::net::UdpSocket;
@@ -32,9 +33,17 @@ impl Matrix {
         anyhow::ensure!(lost.is_empty(), "no answer: {}", lost.join(", "));
         Ok(())
     }
+
+    /// Of several answers the slowest counts, and none if one of them did not come.
+    fn note(&mut self, from: &str, to: &str, took: Option<f64>) {
+        let row = self.0.entry(from.to_owned()).or_default();
+        row.entry(to.to_owned())
+            .and_modify(|slowest| *slowest = slowest.zip(took).map(|(one, other)| one.max(other)))
+            .or_insert(took);
+    }
 }
 
-/// Sockets from every pod to every other.
+/// Sockets from every pod to every other, of each family.
 pub(super) struct Lines(Vec<Line>);
 
 struct Line {
@@ -46,10 +55,12 @@ struct Line {
 
 impl Lines {
     /// Opens them all.
-    pub(super) async fn open(nodes: &[NodeNet]) -> anyhow::Result<Lines> {
+    pub(super) async fn open(nodes: &[NodeNet], families: &[Family]) -> anyhow::Result<Lines> {
         let pairs = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (from, to)));
         let others = pairs.filter(|(from, to)| from.place != to.place);
-        try_join_all(others.map(|(from, to)| Line::open(from, to))).await.map(Lines)
+        let lines =
+            others.flat_map(|(from, to)| families.iter().map(move |family| Line::open(from, to, *family)));
+        try_join_all(lines).await.map(Lines)
     }
 
     /// Asks again and again until everybody has had an answer from everybody. Pending for ever while somebody has not:
@@ -66,17 +77,21 @@ impl Lines {
         for (line, answer) in self.0.iter_mut().zip(answers) {
             let again = if answer.is_some() { line.ask().await } else { None };
             let quickest = answer.into_iter().chain(again).min().map(hundredths);
-            matrix.0.entry(line.from.clone()).or_default().insert(line.to.clone(), quickest);
+            matrix.note(&line.from, &line.to, quickest);
         }
         matrix
     }
 }
 
 impl Line {
-    async fn open(from: &NodeNet, to: &NodeNet) -> anyhow::Result<Line> {
-        let target = (to.place.pod(), PORT);
+    async fn open(from: &NodeNet, to: &NodeNet, family: Family) -> anyhow::Result<Line> {
+        let target = (to.place.pod().of(family), PORT);
+        let any = match family {
+            Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
         let open = move || {
-            let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+            let socket = std::net::UdpSocket::bind((any, 0))?;
             socket.connect(target)?;
             socket.set_nonblocking(true)?;
             UdpSocket::from_std(socket)
@@ -150,5 +165,17 @@ mod tests {
         matrix.check().expect("everybody reaches everybody");
         matrix.0.insert("b".into(), row("a", None));
         assert_eq!(matrix.check().expect_err("somebody does not").to_string(), "no answer: b → a");
+    }
+
+    #[test]
+    fn over_two_families_the_slower_answer_counts_and_both_must_come() {
+        let noted = |answers: [Option<f64>; 2]| {
+            let mut matrix = Matrix::default();
+            answers.into_iter().for_each(|took| matrix.note("a", "b", took));
+            matrix.0["a"]["b"]
+        };
+        assert_eq!(noted([Some(0.1), Some(0.3)]), Some(0.3));
+        assert_eq!(noted([Some(0.3), Some(0.1)]), Some(0.3));
+        assert_eq!((noted([None, Some(0.1)]), noted([Some(0.1), None])), (None, None));
     }
 }

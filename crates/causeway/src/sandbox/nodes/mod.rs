@@ -7,6 +7,8 @@
 //!     └ eth0 192.168.7.1 ─ nodes ─┘ 192.168.7.2
 //! ```
 //!
+//! The agents put the routes straight over the switch, or through a VXLAN that they make on it.
+//!
 //! [`network`] lays the cables, [`relay`] leads an agent to its API server, [`matrix`] sends the packets and [`fault`]
 //! breaks and mends. Clusters share nothing here, so all of them use the same addresses.
 
@@ -15,18 +17,21 @@ mod matrix;
 mod network;
 mod relay;
 mod report;
+mod shape;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use causeway_core::Family;
 use futures::future::try_join_all;
-use serde_json::json;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 pub(super) use report::NodesReport;
+pub(crate) use shape::Backend;
+pub(super) use shape::Shape;
 
 use super::addresses::Cluster;
 use super::apply;
@@ -44,7 +49,6 @@ use report::NodeReport;
 
 /// Most nodes that a cluster gets.
 pub(super) const MOST: u8 = 9;
-const BACKEND: &str = "host-gw";
 /// How often is asked until everybody answers for the first time: the agents are still starting.
 const AT_START: Duration = Duration::from_millis(20);
 /// And after a fault, where every millisecond is told.
@@ -71,6 +75,7 @@ pub(super) struct Nodes {
 /// The nodes of one cluster.
 struct Group {
     cluster: Cluster,
+    shape: Shape,
     nodes: Vec<NodeNet>,
     folder: PathBuf,
     sandbox: String,
@@ -78,28 +83,32 @@ struct Group {
 }
 
 impl Nodes {
-    /// Makes `count` nodes in every cluster and starts their agents.
-    pub(super) async fn start(sites: &[Site], count: u8, mut running: Running<'_>) -> anyhow::Result<Nodes> {
+    /// Makes nodes in every cluster and starts their agents.
+    pub(super) async fn start(sites: Vec<(&Site, Shape)>, mut running: Running<'_>) -> anyhow::Result<Nodes> {
         running.progress.stage("making nodes");
-        let build = |site: &Site| {
+        let build = |(site, shape): &(&Site, Shape)| {
             let (client, cluster) = (site.client.clone(), site.cluster);
+            let shape = *shape;
             async move {
-                let objects = Place::first(count).map(|place| place.object(&pod_status::now())).collect();
+                let now = pod_status::now();
+                let places = Place::first(shape.count);
+                let objects = places.map(|place| place.object(shape.families(), &now)).collect();
                 let (objects, built) =
-                    tokio::join!(apply::all(&client, objects), Switch::build(cluster, count));
+                    tokio::join!(apply::all(&client, objects), Switch::build(cluster, shape));
                 objects.and(built.map_err(Into::into)).with_context(|| format!("the nodes of {cluster}"))
             }
         };
         let built = try_join_all(sites.iter().map(build)).await?;
         let mut clusters = Vec::new();
-        for (site, (switch, nodes)) in sites.iter().zip(built) {
+        for ((site, shape), (switch, nodes)) in sites.into_iter().zip(built) {
             for node in &nodes {
-                start_agent(site, node, &mut running).await?;
+                start_agent(site, node, shape, &mut running).await?;
             }
             let (folder, sandbox) = (running.folder.path().to_owned(), running.sandbox.to_owned());
-            clusters.push(Group { cluster: site.cluster, nodes, folder, sandbox, _switch: switch });
+            clusters.push(Group { cluster: site.cluster, shape, nodes, folder, sandbox, _switch: switch });
         }
-        running.progress.done(&format!("{count} nodes in each cluster, and their agents"));
+        let count: usize = clusters.iter().map(|group| group.nodes.len()).sum();
+        running.progress.done(&format!("{count} nodes and their agents"));
         Ok(Nodes { clusters })
     }
 
@@ -135,8 +144,9 @@ impl Group {
         patience: Duration,
         report: &mut NodesReport,
     ) -> anyhow::Result<()> {
+        let families = self.shape.families();
         let first = self.nodes.first().context("there are none")?;
-        let mut lines = Lines::open(&self.nodes).await?;
+        let mut lines = Lines::open(&self.nodes, families).await?;
         let all = timeout_at(deadline, lines.until_full(AT_START)).await;
         report.reached_ms =
             all.is_ok().then(|| u64::try_from(since_process_start().as_millis()).unwrap_or(u64::MAX));
@@ -144,9 +154,9 @@ impl Group {
         before.check().context("before the fault")?;
 
         let halted = fault::halt(&pid_file(&self.folder, self.cluster, first.place), &self.sandbox).await?;
-        report.flushed = fault::flush_routes(&first.node).await?;
+        report.flushed = fault::flush_routes(&first.node, families).await?;
         // New ones: an answer that comes to these was sent after the fault.
-        let mut lines = Lines::open(&self.nodes).await?;
+        let mut lines = Lines::open(&self.nodes, families).await?;
         let broken = report.broken.insert(lines.matrix().await);
         anyhow::ensure!(
             broken.check().is_err(),
@@ -154,7 +164,7 @@ impl Group {
             first.place.name()
         );
 
-        let mut lines = Lines::open(&self.nodes).await?;
+        let mut lines = Lines::open(&self.nodes, families).await?;
         let resumed = halted.resume();
         if timeout(patience, lines.until_full(AT_REPAIR)).await.is_ok() {
             report.repaired_ms = Some(report::tenths(resumed.elapsed()));
@@ -166,14 +176,15 @@ impl Group {
     fn report(&self) -> NodesReport {
         let node = |node: &NodeNet| NodeReport {
             name: node.place.name(),
-            address: node.place.address(),
-            subnet: node.place.subnet(),
-            pod: node.place.pod(),
+            address: node.place.address().of(Family::V4),
+            subnet: node.place.subnet(Family::V4),
+            pod: node.place.pod().of(Family::V4),
             pid_file: pid_file(&self.folder, self.cluster, node.place),
         };
         NodesReport {
             cluster: self.cluster.id(),
-            backend: BACKEND.into(),
+            backend: self.shape.backend.name().into(),
+            ipv6: self.shape.ipv6,
             nodes: self.nodes.iter().map(node).collect(),
             ..NodesReport::default()
         }
@@ -185,16 +196,22 @@ fn pid_file(folder: &Path, cluster: Cluster, place: Place) -> PathBuf {
 }
 
 /// Opens the way to the API server and starts the agent; then both are on their own.
-async fn start_agent(site: &Site, node: &NodeNet, running: &mut Running<'_>) -> anyhow::Result<()> {
+async fn start_agent(
+    site: &Site,
+    node: &NodeNet,
+    shape: Shape,
+    running: &mut Running<'_>,
+) -> anyhow::Result<()> {
     let (cluster, name) = (site.cluster, node.place.name());
     let server = site.address().context("nodes want an API server of the sandbox's own")?;
     let listener = relay::listen(&node.node, server.port()).await?;
     running.relays.spawn(relay::run(listener, server));
     let files = running.folder.pods(&cluster.id()).join(&name);
     tokio::fs::create_dir_all(&files).await.context("cannot make the node's folder")?;
-    let network = json!({"Network": network::range(), "Backend": {"Type": BACKEND}});
     let config = files.join("net-conf.json");
-    tokio::fs::write(&config, network.to_string()).await.context("cannot write the node's configuration")?;
+    tokio::fs::write(&config, shape.configuration().to_string())
+        .await
+        .context("cannot write the node's configuration")?;
     let folder = running.folder.path();
     let (kubeconfig, _) = site.controller(folder);
     let mut args: Vec<OsString> = vec!["node".into(), "--kubeconfig-file".into(), kubeconfig.into()];

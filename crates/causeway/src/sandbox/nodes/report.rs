@@ -1,12 +1,12 @@
 //! What was seen of the nodes, for people and for programs.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use causeway_datapath::leases::PROTOCOL;
 use comfy_table::Table;
-use ipnet::Ipv4Net;
+use ipnet::IpNet;
 use serde::Serialize;
 
 use super::super::report::table;
@@ -18,6 +18,8 @@ use super::matrix::Matrix;
 pub(in super::super) struct NodesReport {
     pub(in super::super) cluster: String,
     pub(super) backend: String,
+    /// Whether a pod that is reached is reached over IPv6 too.
+    pub(super) ipv6: bool,
     pub(super) nodes: Vec<NodeReport>,
     /// From the process's start to the moment at which every pod had reached every other.
     pub(super) reached_ms: Option<u64>,
@@ -36,9 +38,9 @@ pub(in super::super) struct NodesReport {
 #[serde(rename_all = "camelCase")]
 pub(super) struct NodeReport {
     pub(super) name: String,
-    pub(super) address: Ipv4Addr,
-    pub(super) subnet: Ipv4Net,
-    pub(super) pod: Ipv4Addr,
+    pub(super) address: IpAddr,
+    pub(super) subnet: IpNet,
+    pub(super) pod: IpAddr,
     /// Where the agent's pid is, and so the way into the node's network.
     pub(super) pid_file: PathBuf,
 }
@@ -47,7 +49,8 @@ impl NodesReport {
     /// Who reached whom: a row for each pod that asked, a column for each that was asked.
     pub(in super::super) fn table(&self) -> Table {
         let names: Vec<&str> = self.nodes.iter().map(|node| node.name.as_str()).collect();
-        let title = format!("{}, {}", self.cluster, self.backend);
+        let families = if self.ipv6 { ", IPv4 and IPv6" } else { "" };
+        let title = format!("{}, {}{families}", self.cluster, self.backend);
         let header = [title.as_str(), "POD ON"].into_iter().chain(names.iter().copied());
         let mut all = table(&header.collect::<Vec<_>>());
         let moments = [("before", &self.before), ("broken", &self.broken), ("after", &self.after)];
@@ -76,7 +79,7 @@ impl NodesReport {
         let Some(first) = self.nodes.first() else { return String::new() };
         let enter = format!("nsenter {}-n -t \"$(cat {})\"", user_namespace(), first.pid_file.display());
         format!(
-            "\n  kubectl get node {} -o yaml\n  {enter} ip route\n  {enter} ip route flush proto {PROTOCOL}",
+            "\n  causeway status\n  kubectl get node {} -o yaml\n  {enter} ip route\n  {enter} ip route flush proto {PROTOCOL}",
             first.name
         )
     }
@@ -84,10 +87,10 @@ impl NodesReport {
 
 /// What `nsenter` needs besides where this process had to become root in a user namespace of its own.
 fn user_namespace() -> &'static str {
-    let parent = nix::unistd::getppid();
-    let own = std::fs::read_link("/proc/self/ns/user").ok();
-    let theirs = std::fs::read_link(format!("/proc/{parent}/ns/user")).ok();
-    if own == theirs { "" } else { "-U --preserve-credentials " }
+    // Such a namespace knows one user; whoever started this process may be gone by now.
+    let users = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let is_alone = users.split_whitespace().nth(2) == Some("1");
+    if is_alone { "-U --preserve-credentials " } else { "" }
 }
 
 fn cell(matrix: &Matrix, from: &str, to: &str) -> String {
@@ -117,7 +120,7 @@ mod tests {
     use super::*;
 
     fn node(name: &str) -> NodeReport {
-        let (address, subnet) = (Ipv4Addr::LOCALHOST, Ipv4Net::default());
+        let (address, subnet) = (IpAddr::from([127, 0, 0, 1]), IpNet::default());
         NodeReport { name: name.into(), address, subnet, pod: address, pid_file: PathBuf::from("pid") }
     }
 
@@ -131,6 +134,7 @@ mod tests {
         let report = NodesReport {
             cluster: "cluster1".into(),
             backend: "host-gw".into(),
+            ipv6: false,
             nodes: vec![node("a"), node("b")],
             before: Some(matrix(Some(0.5))),
             flushed: 1,

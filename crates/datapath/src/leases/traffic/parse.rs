@@ -4,6 +4,7 @@ use causeway_core::leases::traffic::{Chain, Have, Iptables, Rule, Rules, Traffic
 use causeway_core::{Cidr, Family};
 
 use crate::sections::{Section, Sections, cut};
+use crate::words::words;
 
 /// What is there, and what could not be seen of it. A kernel need not know IPv6 if the network does not have it.
 pub(super) fn have(sections: &Sections, want: &Traffic) -> (Have, Vec<String>) {
@@ -94,25 +95,4 @@ fn chain_of(chain: Chain, text: &str) -> Vec<Rule> {
             None => Rule::Others { ends: false },
         })
         .collect()
-}
-
-/// Splits at spaces, honouring the quotes and backslashes that iptables prints; none if a quote is left open.
-fn words(listed: &str) -> Option<Vec<String>> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quoted = false;
-    let mut chars = listed.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '"' => {
-                quoted = !quoted;
-                word.get_or_insert_default();
-            }
-            '\\' => word.get_or_insert_default().push(chars.next()?),
-            ' ' if !quoted => words.extend(word.take()),
-            c => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    (!quoted).then_some(words)
 }

@@ -10,6 +10,7 @@ use causeway_core::vpc::{EgressRange, MARK, Nat, NatRule, Variant};
 use super::unreadable;
 use crate::Trouble;
 use crate::sections::{Sections, failed};
+use crate::words::words;
 
 /// What one variant's `iptables-save` says.
 #[derive(Default)]
@@ -158,25 +159,4 @@ fn addresses(text: &str) -> Option<EgressRange> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last): (Ipv4Addr, Ipv4Addr) = (first.parse().ok()?, last.parse().ok()?);
     (first <= last).then_some(EgressRange { first, last })
-}
-
-/// Splits at spaces, honouring the quotes and backslashes that iptables prints; none if a quote is left open.
-fn words(spec: &str) -> Option<Vec<String>> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quoted = false;
-    let mut chars = spec.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '"' => {
-                quoted = !quoted;
-                word.get_or_insert_default();
-            }
-            '\\' => word.get_or_insert_default().push(chars.next()?),
-            ' ' if !quoted => words.extend(word.take()),
-            c => word.get_or_insert_default().push(c),
-        }
-    }
-    words.extend(word);
-    (!quoted).then_some(words)
 }
