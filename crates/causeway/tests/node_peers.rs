@@ -232,7 +232,7 @@ async fn flannels_cni_plugin_wires_pods_from_our_subnet_env() {
     }
 }
 
-/// Both look after one node for a while, as when Kubernetes takes its time to end one of them.
+/// Both run on one node for a while, as when Kubernetes takes its time to end one of them.
 async fn at_once(backend: Backend) {
     flanneld_can_run();
     let mut cluster = Cluster::new(backend).await;

@@ -262,7 +262,7 @@ impl Run for Failing {
     }
 }
 
-/// Looks after each command whether packets are still let through and pods still hidden.
+/// Sees, command by command, whether packets are still let through and pods still hidden.
 struct Watching<'a> {
     run: Local,
     site: &'a Site,

@@ -1,4 +1,4 @@
-//! The program that looks after a node, as a process in the node's network namespace.
+//! The program that keeps a node, as a process in the node's network namespace.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};

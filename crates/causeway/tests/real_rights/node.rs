@@ -169,7 +169,7 @@ fn asks(node: &Netns, path: &'static str) -> String {
     answer.join().expect("an answer").unwrap_or_else(|error| error.to_string())
 }
 
-/// Two nodes, the second of which somebody else looks after. The sandbox takes both away.
+/// Two nodes, the second of which is somebody else's business. The sandbox takes both away.
 async fn register(cluster: &Cluster) {
     let nodes: Api<Node> = Api::all(cluster.client.clone());
     let announced = [
