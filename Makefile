@@ -54,7 +54,8 @@ check: ## Formatting, lints, dependencies.
 	@hack/setup.sh check
 	@$(TIMED) "format" cargo fmt --all --check
 	@$(TIMED) "lints" cargo clippy --workspace --all-targets -- -D warnings
-	@$(TIMED) "lints of the production build" cargo clippy -p causeway --no-default-features -- -D warnings
+	@$(TIMED) "lints of the production builds" cargo clippy -p causeway --no-default-features -- -D warnings
+	@$(TIMED) "with the node agent" cargo clippy -p causeway --no-default-features --features node -- -D warnings
 	@$(TIMED) "dependencies" cargo deny --all-features check bans licenses sources
 	@$(TIMED) "unused dependencies" cargo machete
 
@@ -137,7 +138,7 @@ deploy-node: ## Write deploy-node.yaml: the node agent with image NODE_IMG, in N
 	@echo "$(NODE_OUT) written; kubectl apply -f $(NODE_OUT)"
 
 .PHONY: dist
-dist: ## Build the production binary, target/dist/causeway, and see that it is at most 15 MB.
+dist: ## Build the controller's production binary, target/dist/causeway, and see that it is at most 15 MB.
 	@$(TIMED) "production build" cargo build --profile dist --locked --package causeway --no-default-features
 	@size=$$(stat -c %s target/dist/causeway); echo "target/dist/causeway: $$size bytes"; ((size <= 15000000))
 

@@ -1,17 +1,21 @@
 //! The `causeway` command: the controller, the sandbox, and small helps for people.
 
 mod controller;
+#[cfg(feature = "node")]
 mod node;
 mod rules;
 #[cfg(feature = "sandbox")]
 mod sandbox;
 mod status;
 
+#[cfg(feature = "node")]
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+#[cfg(feature = "node")]
+use clap::CommandFactory;
+use clap::{Parser, Subcommand};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
@@ -33,6 +37,7 @@ enum Command {
     ///
     /// Flags and environment are flannel's (FLANNELD_… with a flag's name in capitals), so that its manifests work with
     /// this command in place of flanneld. docs/node.md says what a node then holds.
+    #[cfg(feature = "node")]
     Node(node::Args),
     /// Show every tunnel, every rule and every node of a cluster: all is well, or what is wrong.
     Status(status::Args),
@@ -62,7 +67,13 @@ fn main() -> ExitCode {
     }
 }
 
+#[cfg(not(feature = "node"))]
+fn words() -> std::env::ArgsOs {
+    std::env::args_os()
+}
+
 /// The command line; for `node` as flannel's manifests mean it.
+#[cfg(feature = "node")]
 fn words() -> Vec<OsString> {
     let cli = Cli::command();
     let node = cli.find_subcommand("node").into_iter().flat_map(clap::Command::get_arguments);
@@ -77,6 +88,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             controller::prepare(&args)?;
             runtime()?.block_on(controller::run(args))
         }
+        #[cfg(feature = "node")]
         Command::Node(args) => {
             start_logging(args.log_format);
             node::prepare(&args)?;
