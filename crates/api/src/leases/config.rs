@@ -14,13 +14,6 @@ pub struct Config {
     pub mtu: Option<u32>,
 }
 
-impl Config {
-    /// That of a family.
-    pub fn network(&self, family: Family) -> Option<&Network> {
-        self.networks.iter().find(|network| network.range.family() == family)
-    }
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 struct File {

@@ -165,7 +165,7 @@ async fn without_its_default_route_a_node_goes_on() {
     let mut cluster = Cluster::new(Backend::HostGw).await;
     let first = &cluster.machines[0];
     first.node.sh("ip route add default via 192.168.7.2; ip -6 route add default via fd00:192:168::2");
-    // The last of them counts, and there is none: it is found by the way to somewhere.
+    // No name fits, so the link is that by which somewhere far is reached.
     cluster.start_with(
         1,
         Program::Causeway,
@@ -175,7 +175,7 @@ async fn without_its_default_route_a_node_goes_on() {
         cluster.start(number, Program::Causeway);
     }
     let first = &cluster.machines[0];
-    let fourth = |machine: &super::Machine| {
+    let to_both = |machine: &super::Machine| {
         let routes = machine.routes();
         let ours = routes
             .iter()
@@ -183,7 +183,7 @@ async fn without_its_default_route_a_node_goes_on() {
             .count();
         if ours == 2 { Ok(()) } else { Err(routes.join("\n")) }
     };
-    cluster.until("it is there", async || fourth(first)).await;
+    cluster.until("it is there", async || to_both(first)).await;
     first.node.sh("ip route del default; ip route flush proto 158");
-    cluster.until("it is repaired", async || fourth(first)).await;
+    cluster.until("it is repaired", async || to_both(first)).await;
 }

@@ -46,11 +46,6 @@ impl Kernel {
         observe::observe(&mut self.0, family, link)
     }
 
-    /// The links with our mark, by name.
-    pub fn marked(&mut self, family: Family) -> io::Result<Vec<String>> {
-        observe::marked(&mut self.0, family).map(|links| links.into_iter().map(|(_, name)| name).collect())
-    }
-
     /// All links of the node.
     pub fn links(&mut self) -> io::Result<Vec<LinkSeen>> {
         links::links(&mut self.0)
