@@ -77,6 +77,11 @@ impl Cidr {
         }
     }
 
+    /// The last address in it; of IPv4 that of everybody at once.
+    pub fn last(self) -> IpAddr {
+        self.0.broadcast()
+    }
+
     /// How many bits all of its addresses have in common.
     pub fn prefix(self) -> u8 {
         self.0.prefix_len()

@@ -13,6 +13,7 @@ pub mod addresses;
 pub mod condition;
 pub mod leases;
 pub mod names;
+pub mod networks;
 pub mod room;
 pub mod rules;
 pub mod vpc;

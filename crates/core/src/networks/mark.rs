@@ -1,0 +1,100 @@
+//! How things in a cloud say whose they are.
+//!
+//! Tags say it: which cluster, and which object of it. A cloud takes them only of what is there already, so between
+//! making and tagging there is a moment in which a crash would leave something nobody knows. So what is made carries a
+//! first mark in its description, which is part of the request that makes it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// On everything of Causeway's, whichever cluster's.
+const CAUSEWAY: &str = "causeway";
+const CLUSTER: &str = "causeway-cluster=";
+const HOME: &str = "causeway-home=";
+const OBJECT: &str = "causeway-uid=";
+
+/// The cluster whose objects we serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    cluster: String,
+    uid: String,
+}
+
+/// Whose something is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Owner<'a> {
+    /// An object of ours has it, by its uid.
+    Object(&'a str),
+    /// We made it, and nobody knows for whom: it has its first mark only.
+    Unfinished,
+    /// Somebody else's, who goes by the id of our cluster.
+    Namesake,
+    /// Anybody else's.
+    Others,
+}
+
+impl Home {
+    /// A cluster by the id it is known by, and by the uid of its `kube-system`, which no other cluster has: two
+    /// clusters that are given one id by mistake must not take each other's networks for orphans.
+    pub fn new(cluster: Option<&str>, uid: &str) -> Self {
+        Self { cluster: cluster.unwrap_or(uid).to_owned(), uid: uid.to_owned() }
+    }
+
+    /// The id it is known by.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// The tag that all have which belong to somebody of our id.
+    pub fn cluster_tag(&self) -> String {
+        format!("{CLUSTER}{}", self.cluster)
+    }
+
+    /// The tag of one object's.
+    pub fn object_tag(uid: &str) -> String {
+        format!("{OBJECT}{uid}")
+    }
+
+    /// All tags of what is an object's.
+    pub fn tags(&self, uid: &str) -> BTreeSet<String> {
+        let home = format!("{HOME}{}", self.uid);
+        [CAUSEWAY.to_owned(), self.cluster_tag(), home, Self::object_tag(uid)].into()
+    }
+
+    /// The first mark.
+    pub fn description(&self) -> String {
+        format!("Made by Causeway for cluster {} ({})", self.cluster, self.uid)
+    }
+
+    /// Whose something with these tags and this description is.
+    pub fn owner<'a>(&self, tags: &'a BTreeSet<String>, description: &str) -> Owner<'a> {
+        let value = |name: &str| tags.iter().find_map(|tag| tag.strip_prefix(name));
+        match (value(CLUSTER), value(HOME), value(OBJECT)) {
+            (Some(cluster), Some(home), Some(object)) if cluster == self.cluster && home == self.uid => {
+                Owner::Object(object)
+            }
+            (Some(cluster), Some(home), _) if cluster == self.cluster && home != self.uid => Owner::Namesake,
+            // Whoever tags something else has made it his.
+            (None, None, None) if description == self.description() => Owner::Unfinished,
+            // Some of the tags were taken away: the description tells.
+            _ if description == self.description() => value(OBJECT).map_or(Owner::Unfinished, Owner::Object),
+            _ => Owner::Others,
+        }
+    }
+}
+
+/// Whether tags say that something is Causeway's, of whichever cluster.
+pub fn is_taken(tags: &BTreeSet<String>) -> bool {
+    tags.iter().any(|tag| is_ours(tag))
+}
+
+/// Whether a tag is one of those that we put.
+pub fn is_ours(tag: &str) -> bool {
+    tag == CAUSEWAY || [CLUSTER, HOME, OBJECT].iter().any(|name| tag.starts_with(name))
+}
+
+impl fmt::Display for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.cluster)
+    }
+}

@@ -1,0 +1,421 @@
+//! What comes next for a network.
+//!
+//! One step at a time: what a step gives (an id, a revision) the next one needs. The order is such that a crash after
+//! any of them leaves something that the next run knows as ours, and that what is used stays until its successor is there.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+
+use super::cloud::{Held, HeldSubnet};
+use super::mark::{self, Home, Owner};
+use super::pools::{self, Pool};
+use super::spec::NetworkSpec;
+use crate::Cidr;
+
+/// What an object wants of the cloud.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Want {
+    /// The object's uid.
+    pub uid: String,
+    /// The name of its network.
+    pub name: String,
+    /// What should become of it.
+    pub goal: Goal,
+}
+
+/// What should become of an object's network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Goal {
+    /// It should be there.
+    Present {
+        /// Like this.
+        spec: NetworkSpec,
+        /// Whether its subnet may be replaced.
+        may_replace: bool,
+        /// The network to take over, where none is ours.
+        adopt: Option<String>,
+        /// The id that the object says it has: of two the one to keep.
+        known: Option<String>,
+    },
+    /// It should not be there.
+    Absent,
+    /// It should stay, and not be ours any more.
+    Released,
+    /// It should stay as it is: what it should be cannot be told.
+    Frozen,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Todo {
+    /// All is as it should be.
+    Nothing,
+    /// Look again before something is made, or let go, on the word of an old list.
+    Look,
+    /// This.
+    Step(Step),
+    /// Nothing, before somebody does something about this.
+    Stuck(Stuck),
+}
+
+/// One change of the cloud.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Makes a network with our first mark.
+    CreateNetwork {
+        /// For which object.
+        uid: String,
+        /// Its name.
+        name: String,
+        /// Its first mark.
+        description: String,
+    },
+    /// Gives a network just these tags.
+    TagNetwork {
+        /// Which.
+        id: String,
+        /// All of them.
+        tags: BTreeSet<String>,
+    },
+    /// Changes what is said of a network.
+    ChangeNetwork {
+        /// Which.
+        id: String,
+        /// As it was seen.
+        revision: Option<u64>,
+        /// Its name, if that should change.
+        name: Option<String>,
+        /// The same of its description.
+        description: Option<String>,
+    },
+    /// Makes a subnet with our first mark.
+    CreateSubnet {
+        /// In which network.
+        network: String,
+        /// Its name.
+        name: String,
+        /// Its first mark.
+        description: String,
+        /// Its range and its gateway.
+        spec: NetworkSpec,
+    },
+    /// Gives a subnet just these tags.
+    TagSubnet {
+        /// Its network.
+        network: String,
+        /// Which.
+        id: String,
+        /// All of them.
+        tags: BTreeSet<String>,
+    },
+    /// Changes a subnet.
+    ChangeSubnet {
+        /// Its network.
+        network: String,
+        /// Which.
+        id: String,
+        /// As it was seen.
+        revision: Option<u64>,
+        /// What should change.
+        change: SubnetChange,
+    },
+    /// Deletes a subnet.
+    DeleteSubnet {
+        /// Its network.
+        network: String,
+        /// Which.
+        id: String,
+    },
+    /// Deletes a network with all that is ours in it.
+    DeleteNetwork {
+        /// Which.
+        id: String,
+    },
+}
+
+/// What should change of a subnet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SubnetChange {
+    /// Its name.
+    pub name: Option<String>,
+    /// Its description.
+    pub description: Option<String>,
+    /// Its gateway.
+    pub gateway: Option<IpAddr>,
+    /// With that, from where to where it gives out addresses: the gateway's must not be among them.
+    pub pools: Option<Vec<Pool>>,
+}
+
+impl Step {
+    /// What it does, for metrics.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::CreateNetwork { .. } => "create_network",
+            Self::TagNetwork { .. } => "tag_network",
+            Self::ChangeNetwork { .. } => "change_network",
+            Self::CreateSubnet { .. } => "create_subnet",
+            Self::TagSubnet { .. } => "tag_subnet",
+            Self::ChangeSubnet { .. } => "change_subnet",
+            Self::DeleteSubnet { .. } => "delete_subnet",
+            Self::DeleteNetwork { .. } => "delete_network",
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CreateNetwork { name, .. } => write!(f, "create network {name}"),
+            Self::TagNetwork { id, .. } => write!(f, "tag network {id}"),
+            Self::ChangeNetwork { id, name: Some(name), .. } => write!(f, "name network {id} {name}"),
+            Self::ChangeNetwork { id, .. } => write!(f, "change network {id}"),
+            Self::CreateSubnet { spec, .. } => {
+                write!(f, "create subnet {} with gateway {}", spec.cidr, spec.gateway)
+            }
+            Self::TagSubnet { id, .. } => write!(f, "tag subnet {id}"),
+            Self::ChangeSubnet { id, change: SubnetChange { gateway: Some(gateway), .. }, .. } => {
+                write!(f, "set the gateway of subnet {id} to {gateway}")
+            }
+            Self::ChangeSubnet { id, .. } => write!(f, "change subnet {id}"),
+            Self::DeleteSubnet { id, .. } => write!(f, "delete subnet {id}"),
+            Self::DeleteNetwork { id } => write!(f, "delete network {id}"),
+        }
+    }
+}
+
+/// What somebody has to do something about; each is a sentence a person can act on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Stuck {
+    /// The range changed, and the subnet would have to be replaced.
+    #[error(
+        "the range of a subnet cannot change: it is {have}, and {want} needs another subnet in its place. To have it \
+         replaced, which takes all addresses from whatever is attached, annotate the Network with causeway/allow-replace=true"
+    )]
+    Replacement {
+        /// What there is.
+        have: Cidr,
+        /// What there should be.
+        want: Cidr,
+    },
+    /// The network to be adopted is not there.
+    #[error("network {0}, which causeway/adopt names, is not there or may not be seen")]
+    AdoptMissing(String),
+    /// It is another's.
+    #[error("network {0}, which causeway/adopt names, belongs to another Network of Causeway's")]
+    AdoptTaken(String),
+    /// Deleting the network would take another's subnet along.
+    #[error(
+        "subnet {subnet} in network {network} is somebody else's: delete it first, or annotate the Network with causeway/abandon=true"
+    )]
+    ForeignSubnet {
+        /// The network.
+        network: String,
+        /// The subnet.
+        subnet: String,
+    },
+}
+
+impl Stuck {
+    /// The reason of a condition.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Replacement { .. } => "ReplacementNotAllowed",
+            Self::AdoptMissing(_) => "AdoptionTargetMissing",
+            Self::AdoptTaken(_) => "AdoptionRefused",
+            Self::ForeignSubnet { .. } => "ForeignSubnet",
+        }
+    }
+}
+
+/// What comes next, given all that is or may be the object's, and whether somebody just looked.
+pub fn plan(home: &Home, want: &Want, have: &[&Held], looked: bool) -> Todo {
+    match &want.goal {
+        Goal::Present { spec, may_replace, adopt, known } => {
+            let Some(main) = choose(home, want, have, known.as_deref(), adopt.as_deref()) else {
+                return nothing_there(home, want, have, adopt.as_deref(), looked);
+            };
+            let adopts = adopt.as_deref() == Some(main.id.as_str());
+            let present = Present { home, want, main, adopts, looked };
+            present.network().or_else(|| present.subnet(*spec, *may_replace)).unwrap_or_else(|| {
+                let extra = have.iter().find(|held| held.id != main.id && is_its(home, want, held));
+                extra.map_or(Todo::Nothing, |extra| delete(home, extra))
+            })
+        }
+        Goal::Absent => match have.iter().find(|held| is_its(home, want, held)) {
+            Some(held) => delete(home, held),
+            None if looked => Todo::Nothing,
+            None => Todo::Look,
+        },
+        Goal::Released => {
+            let release =
+                have.iter().filter(|held| is_its(home, want, held)).find_map(|held| release(home, held));
+            match release {
+                Some(step) => Todo::Step(step),
+                None if looked => Todo::Nothing,
+                None => Todo::Look,
+            }
+        }
+        Goal::Frozen => Todo::Nothing,
+    }
+}
+
+/// Whether a network is an object's by its marks.
+pub(super) fn is_its(home: &Home, want: &Want, held: &Held) -> bool {
+    match held.owner(home) {
+        Owner::Object(uid) => uid == want.uid,
+        Owner::Unfinished => held.name.as_ref() == Some(&want.name),
+        Owner::Namesake | Owner::Others => false,
+    }
+}
+
+/// The network to go on with: the one that the object says it has, else the oldest of those that are its, else one that
+/// was made for it and not yet marked, else the one to adopt.
+fn choose<'a>(
+    home: &Home,
+    want: &Want,
+    have: &[&'a Held],
+    known: Option<&str>,
+    adopt: Option<&str>,
+) -> Option<&'a Held> {
+    let its = have.iter().copied().filter(|held| is_its(home, want, held));
+    let order = |held: &&Held| {
+        let is_unfinished = held.owner(home) == Owner::Unfinished;
+        (is_unfinished, Some(held.id.as_str()) != known, held.created.clone(), held.id.clone())
+    };
+    let adopted = || {
+        let named = have.iter().copied().find(|held| Some(held.id.as_str()) == adopt);
+        named.filter(|held| !mark::is_taken(&held.tags))
+    };
+    its.min_by_key(order).or_else(adopted)
+}
+
+fn nothing_there(home: &Home, want: &Want, have: &[&Held], adopt: Option<&str>, looked: bool) -> Todo {
+    match adopt {
+        _ if !looked => Todo::Look,
+        Some(id) if have.iter().any(|held| held.id == id) => Todo::Stuck(Stuck::AdoptTaken(id.to_owned())),
+        Some(id) => Todo::Stuck(Stuck::AdoptMissing(id.to_owned())),
+        None => Todo::Step(Step::CreateNetwork {
+            uid: want.uid.clone(),
+            name: want.name.clone(),
+            description: home.description(),
+        }),
+    }
+}
+
+/// What is left to do for a network that is there.
+struct Present<'a> {
+    home: &'a Home,
+    want: &'a Want,
+    main: &'a Held,
+    adopts: bool,
+    looked: bool,
+}
+
+impl Present<'_> {
+    fn tags(&self, have: &BTreeSet<String>) -> Option<BTreeSet<String>> {
+        let tags = self.home.tags(&self.want.uid);
+        (!tags.is_subset(have)).then(|| {
+            // Whatever of ours says otherwise is wrong.
+            let others = have.iter().filter(|tag| !mark::is_ours(tag)).cloned();
+            tags.into_iter().chain(others).collect()
+        })
+    }
+
+    /// First the marks: what is not ours is not changed.
+    fn network(&self) -> Option<Todo> {
+        let id = self.main.id.clone();
+        if let Some(tags) = self.tags(&self.main.tags) {
+            return Some(Todo::Step(Step::TagNetwork { id, tags }));
+        }
+        let is_named = self.main.name.as_ref().is_none_or(|name| *name == self.want.name);
+        let name = (!is_named).then(|| self.want.name.clone())?;
+        let revision = self.main.revision;
+        Some(Todo::Step(Step::ChangeNetwork { id, revision, name: Some(name), description: None }))
+    }
+
+    fn subnet(&self, spec: NetworkSpec, may_replace: bool) -> Option<Todo> {
+        let network = || self.main.id.clone();
+        let is_ours = |subnet: &HeldSubnet| match subnet.owner(self.home) {
+            Owner::Object(uid) => uid == self.want.uid,
+            Owner::Unfinished => true,
+            Owner::Namesake | Owner::Others => {
+                self.adopts && subnet.cidr == spec.cidr && !mark::is_taken(&subnet.tags)
+            }
+        };
+        let mut ours = self.main.subnets.iter().filter(|(_, subnet)| is_ours(subnet));
+        let stale = ours.clone().find(|(_, subnet)| subnet.cidr != spec.cidr);
+        let drop = |(id, _): (&String, &HeldSubnet)| {
+            Todo::Step(Step::DeleteSubnet { network: network(), id: id.clone() })
+        };
+        let Some((id, subnet)) = ours.find(|(_, subnet)| subnet.cidr == spec.cidr) else {
+            return Some(match stale {
+                Some((_, subnet)) if !may_replace => {
+                    Todo::Stuck(Stuck::Replacement { have: subnet.cidr, want: spec.cidr })
+                }
+                // Two subnets of a network cannot share addresses: then the old one has to go first.
+                Some(stale) if stale.1.cidr.overlaps(spec.cidr) => drop(stale),
+                _ if !self.looked => Todo::Look,
+                _ => {
+                    let (name, description) = (self.want.name.clone(), self.home.description());
+                    Todo::Step(Step::CreateSubnet { network: network(), name, description, spec })
+                }
+            });
+        };
+        if let Some(tags) = self.tags(&subnet.tags) {
+            return Some(Todo::Step(Step::TagSubnet { network: network(), id: id.clone(), tags }));
+        }
+        let change = self.change(subnet, spec);
+        if change != SubnetChange::default() {
+            let (id, revision) = (id.clone(), subnet.revision);
+            return Some(Todo::Step(Step::ChangeSubnet { network: network(), id, revision, change }));
+        }
+        stale.map(drop)
+    }
+
+    fn change(&self, subnet: &HeldSubnet, spec: NetworkSpec) -> SubnetChange {
+        let is_named = subnet.name.as_ref().is_none_or(|name| *name == self.want.name);
+        let mut change =
+            SubnetChange { name: (!is_named).then(|| self.want.name.clone()), ..SubnetChange::default() };
+        if subnet.gateway != Some(spec.gateway) {
+            change.gateway = Some(spec.gateway);
+            let pools = pools::moved(subnet.cidr, &subnet.pools, subnet.gateway, spec.gateway);
+            change.pools = (pools != subnet.pools).then_some(pools);
+        }
+        change
+    }
+}
+
+/// Deletes a network, unless that would take along what is not ours.
+pub(super) fn delete(home: &Home, held: &Held) -> Todo {
+    let is_foreign = |subnet: &HeldSubnet| matches!(subnet.owner(home), Owner::Namesake | Owner::Others);
+    match held.subnets.iter().find(|(_, subnet)| is_foreign(subnet)) {
+        Some((subnet, _)) => {
+            Todo::Stuck(Stuck::ForeignSubnet { network: held.id.clone(), subnet: subnet.clone() })
+        }
+        None => Todo::Step(Step::DeleteNetwork { id: held.id.clone() }),
+    }
+}
+
+/// The next mark to take away: the first mark before the tags, and those of subnets before the network's, so that what is
+/// left is found until the last one is gone.
+fn release(home: &Home, held: &Held) -> Option<Step> {
+    let rest = |tags: &BTreeSet<String>| tags.iter().filter(|tag| !mark::is_ours(tag)).cloned().collect();
+    let first_mark = home.description();
+    for (id, subnet) in &held.subnets {
+        let (network, id) = (held.id.clone(), id.clone());
+        if subnet.description == first_mark {
+            let change = SubnetChange { description: Some(String::new()), ..SubnetChange::default() };
+            return Some(Step::ChangeSubnet { network, id, revision: subnet.revision, change });
+        }
+        if matches!(subnet.owner(home), Owner::Object(_)) {
+            return Some(Step::TagSubnet { network, id, tags: rest(&subnet.tags) });
+        }
+    }
+    let id = held.id.clone();
+    if held.description == first_mark {
+        let description = Some(String::new());
+        return Some(Step::ChangeNetwork { id, revision: held.revision, name: None, description });
+    }
+    mark::is_taken(&held.tags).then(|| Step::TagNetwork { id, tags: rest(&held.tags) })
+}
