@@ -18,6 +18,7 @@ pub mod found;
 pub mod health;
 pub mod leases;
 pub mod metrics;
+pub mod networks;
 pub mod pace;
 pub mod queue;
 pub mod room;

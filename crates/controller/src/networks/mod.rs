@@ -1,0 +1,3 @@
+//! The room `networks`: declared networks in a cloud.
+
+pub mod provider;
