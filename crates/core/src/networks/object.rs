@@ -49,7 +49,7 @@ pub struct NetworkStatus {
     pub cidr: Option<String>,
     /// The gateway that it was seen to have.
     pub gateway: Option<String>,
-    /// When the cloud was last made equal to the spec, in seconds since 1970; none when that is with the next write.
+    /// When something was last done so that the cloud equals the spec, in seconds since 1970.
     pub synced: Option<i64>,
     /// The generation that all this is about.
     pub observed_generation: Option<i64>,

@@ -56,6 +56,8 @@ pub struct Report {
     pub generation: i64,
     /// What is in the way, if anything.
     pub trouble: Option<InTheWay>,
+    /// When something was done so that the cloud equals the spec, in seconds since 1970.
+    pub synced: Option<i64>,
 }
 
 /// What is in the way of an object's network.
@@ -414,6 +416,11 @@ impl State {
 }
 
 impl Report {
+    /// Whether it is not known what became of the last step.
+    pub fn is_unsure(&self) -> bool {
+        matches!(&self.trouble, Some(InTheWay::Trouble(trouble)) if trouble.next() != Next::Seldom)
+    }
+
     /// Whether only somebody else can help.
     fn waits(&self) -> bool {
         match &self.trouble {

@@ -195,6 +195,8 @@ fn alive(state: &State, network: &Network, provider: &str) -> Option<NetworkStat
             status.subnet_id = Some(id.to_owned());
             status.cidr = Some(subnet.cidr.to_string());
             status.gateway = subnet.gateway.map(|it| it.to_string());
+            let synced = state.report(network).and_then(|report| report.synced);
+            status.synced = synced.max(status.synced);
         }
     }
     Some(status)
@@ -202,7 +204,7 @@ fn alive(state: &State, network: &Network, provider: &str) -> Option<NetworkStat
 
 /// One event about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct News {
+pub struct NetworkNews {
     /// Whether somebody should worry.
     pub warning: bool,
     /// Why, in CamelCase.
@@ -213,7 +215,7 @@ pub struct News {
 
 /// What is worth an event when a status is written over another: readiness that changed, or its reason. What the cloud's
 /// silence says of every network is no event of each.
-pub fn news(before: &NetworkStatus, after: &NetworkStatus) -> Vec<News> {
+pub fn news(before: &NetworkStatus, after: &NetworkStatus) -> Vec<NetworkNews> {
     let mut news = Vec::new();
     for kind in [READY, CLEANUP_BLOCKED] {
         let Some(now) = after.conditions.get(kind) else { continue };
@@ -223,21 +225,21 @@ pub fn news(before: &NetworkStatus, after: &NetworkStatus) -> Vec<News> {
         let is_back = was.is_some_and(|was| was.status == Truth::Unknown) && now.is_true() && kind == READY;
         if !is_same && !is_passing && !is_back {
             let warning = now.is_true() != (kind == READY);
-            news.push(News { warning, reason: now.reason.clone(), note: now.message.clone() });
+            news.push(NetworkNews { warning, reason: now.reason.clone(), note: now.message.clone() });
         }
     }
     news
 }
 
 /// What is worth an event when steps were carried out for a network that said it was as declared: somebody had changed it.
-pub fn repaired(network: &Network, done: &[String]) -> Option<News> {
+pub fn repaired(network: &Network, done: &[String]) -> Option<NetworkNews> {
     let status = &network.status;
     let was_ready = status
         .conditions
         .get(READY)
         .is_some_and(|ready| ready.is_true() && ready.observed_generation == Some(network.generation));
     let is_drift = was_ready && !network.deleting && !done.is_empty();
-    is_drift.then(|| News {
+    is_drift.then(|| NetworkNews {
         warning: true,
         reason: "DriftRepaired".into(),
         note: format!("somebody had changed it in the cloud; done: {}", done.join(", ")),

@@ -1,0 +1,180 @@
+//! Work on one network: step after step, until nothing is left or something is in the way.
+
+use std::time::Duration;
+
+use causeway_core::ObjectKey;
+use causeway_core::networks::plan::Goal;
+use causeway_core::networks::state::{InTheWay, Report};
+use causeway_core::networks::trouble::Next as After;
+use causeway_core::networks::{Event, Home, Look, Network, Step, Todo, Trouble, status};
+
+use super::Networks;
+use super::provider::NetworkProvider;
+use crate::election::Term;
+use crate::queue::Next;
+
+/// The most steps and looks at a time: no network needs more, and two who undo each other's work take turns.
+const AT_A_TIME: usize = 16;
+/// How often it is tried again what only somebody else can help with.
+const SELDOM: Duration = Duration::from_secs(120);
+
+/// What was done in one go.
+#[derive(Default)]
+struct Run {
+    /// Whether the network was looked for: nothing is made, or let go, on the word of an old list.
+    looked: bool,
+    /// How often what was decided on turned out not to be so any more.
+    stale: usize,
+    done: Vec<String>,
+}
+
+/// What comes next for a network.
+struct Turn {
+    home: Home,
+    network: Network,
+    goal: Goal,
+    todo: Todo,
+}
+
+impl<P: NetworkProvider> Networks<P> {
+    /// Brings an object's network in line.
+    pub(super) async fn sync(&self, key: &ObjectKey, term: &Term) -> Next {
+        let mut run = Run::default();
+        for _ in 0..AT_A_TIME {
+            let Some(turn) = self.turn(key, &run) else { return Next::Done };
+            if !term.is_held() {
+                return Next::Done;
+            }
+            let Turn { home, network, goal, todo } = &turn;
+            let went = match todo {
+                Todo::Nothing => return self.finish(network, goal, &run, term),
+                Todo::Stuck(stuck) => {
+                    self.tell_how_far(network, &run, Some(InTheWay::Stuck(stuck.clone())));
+                    return Next::Done;
+                }
+                // Not one by one while the cloud as a whole does not answer: the next look that succeeds asks for it.
+                Todo::Look | Todo::Step(_) if self.outage().is_some() => {
+                    let trouble = self.outage().map(InTheWay::Trouble);
+                    self.tell_how_far(network, &run, trouble);
+                    return Next::Done;
+                }
+                Todo::Look => self.find(home, network, &mut run).await,
+                Todo::Step(step) => self.carry_out(step, network, &mut run).await,
+            };
+            if let Err(trouble) = went {
+                match trouble.next() {
+                    // What was decided on is not so any more.
+                    After::Look if run.stale == 0 => {
+                        run.stale += 1;
+                        if let Err(trouble) = self.find(home, network, &mut run).await {
+                            return self.give_up(network, &run, trouble);
+                        }
+                    }
+                    _ => return self.give_up(network, &run, trouble),
+                }
+            }
+        }
+        Next::Retry
+    }
+
+    fn turn(&self, key: &ObjectKey, run: &Run) -> Option<Turn> {
+        let state = self.desk.state();
+        let network = state.network(key)?.clone();
+        let home = state.home()?.clone();
+        // What became of the last step may not be known.
+        let is_unsure = state.report(&network).is_some_and(Report::is_unsure) && !run.looked;
+        let todo = match state.todo(&network, run.looked)? {
+            Todo::Step(_) if is_unsure => Todo::Look,
+            todo => todo,
+        };
+        Some(Turn { home, goal: state.want(&network).goal, network, todo })
+    }
+
+    async fn find(&self, home: &Home, network: &Network, run: &mut Run) -> Result<(), Trouble> {
+        let clue = self.desk.state().clue(network);
+        let found = self.provider.look(home, &Look::One(clue)).await;
+        self.metrics.count_look(&found);
+        self.desk.tell(Event::Found(network.key.clone(), found?));
+        run.looked = true;
+        Ok(())
+    }
+
+    async fn carry_out(&self, step: &Step, network: &Network, run: &mut Run) -> Result<(), Trouble> {
+        let applied = self.provider.apply(step).await;
+        self.metrics.count_step(step, &applied);
+        match &applied {
+            Ok(_) => tracing::info!(object = %network.key, "{step}"),
+            Err(trouble) => {
+                tracing::warn!(object = %network.key, reason = trouble.reason(), "{step}: {trouble}")
+            }
+        }
+        self.desk.tell(Event::Seen(applied?));
+        run.done.push(step.to_string());
+        Ok(())
+    }
+
+    /// All is as it should be.
+    fn finish(&self, network: &Network, goal: &Goal, run: &Run, term: &Term) -> Next {
+        match goal {
+            Goal::Absent | Goal::Released => self.desk.tell(Event::LetGo(network.uid.clone())),
+            Goal::Present { .. } => {
+                self.tell_how_far(network, run, None);
+                if let Some(news) = status::repaired(network, &run.done) {
+                    self.announce(term, network, news);
+                }
+            }
+            Goal::Frozen => {}
+        }
+        Next::Done
+    }
+
+    fn give_up(&self, network: &Network, run: &Run, trouble: Trouble) -> Next {
+        let next = match trouble.next() {
+            After::Soon(Some(after)) => Next::After(after),
+            After::Soon(None) | After::Look => Next::Retry,
+            After::Seldom => Next::After(SELDOM),
+        };
+        self.tell_how_far(network, run, Some(InTheWay::Trouble(trouble)));
+        next
+    }
+
+    fn tell_how_far(&self, network: &Network, run: &Run, trouble: Option<InTheWay>) {
+        let synced = (trouble.is_none() && !run.done.is_empty()).then(|| self.house.clock.now().as_second());
+        let report = Report { uid: network.uid.clone(), generation: network.generation, trouble, synced };
+        self.desk.tell(Event::Worked(network.key.clone(), report));
+    }
+
+    /// Deletes a network of the cloud whose object is gone.
+    pub(super) async fn sweep(&self, id: &str, term: &Term) -> Next {
+        let Some(todo) = self.desk.state().todo_of_orphan(id) else { return Next::Done };
+        if !term.is_held() || self.outage().is_some() {
+            return Next::Done;
+        }
+        let step = match todo {
+            Todo::Step(step) => step,
+            Todo::Stuck(stuck) => {
+                tracing::warn!(network = id, "its object is gone, and it stays: {stuck}");
+                return Next::Done;
+            }
+            Todo::Nothing | Todo::Look => return Next::Done,
+        };
+        let applied = self.provider.apply(&step).await;
+        self.metrics.count_step(&step, &applied);
+        match applied {
+            Ok(seen) => {
+                tracing::info!(network = id, "its object is gone: deleted");
+                self.desk.tell(Event::Seen(seen));
+                Next::Done
+            }
+            // The next look finds it again.
+            Err(trouble) => {
+                tracing::warn!(
+                    network = id,
+                    reason = trouble.reason(),
+                    "its object is gone, and it stays: {trouble}"
+                );
+                Next::Done
+            }
+        }
+    }
+}
