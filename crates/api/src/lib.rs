@@ -1,12 +1,13 @@
 //! Custom resources of Causeway, and the few fields it reads of others' objects, parsed into
 //! `causeway-core` types.
 //!
-//! A room's kinds are behind its door ([`vpc`], [`rules`], [`leases`]); [`condition`] and [`meta`] are every room's. Parsing
+//! A room's kinds are behind its door ([`vpc`], [`rules`], [`leases`], [`networks`]); [`condition`] and [`meta`] are every room's. Parsing
 //! never fails a watch: what cannot be understood becomes a value that says so, and reaches the object's condition.
 
 pub mod condition;
 pub mod leases;
 pub mod meta;
+pub mod networks;
 pub mod rules;
 pub mod vpc;
 
