@@ -22,6 +22,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::networks;
+
 /// Keep gateways, records and statuses of one cluster as its objects say.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -31,6 +33,9 @@ pub(crate) struct Args {
     /// The cluster; without it the one this pod runs in.
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
+    /// The address of the API server, in place of the kubeconfig's.
+    #[arg(long, value_name = "URL")]
+    master: Option<http::Uri>,
     /// The broker; without it Submariner's ServiceDiscovery object says where it is.
     #[arg(long, value_name = "FILE")]
     broker_kubeconfig: Option<PathBuf>,
@@ -96,6 +101,8 @@ pub(crate) struct Args {
     /// Where can be asked who is connected; never from elsewhere (`causeway rules clients` comes by port-forward).
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10249")]
     rules_clients_listen: Loopback,
+    #[command(flatten)]
+    networks: networks::Args,
     /// How logs look.
     #[arg(long, value_enum, default_value = "json")]
     pub(crate) log_format: LogFormat,
@@ -209,6 +216,7 @@ async fn options(args: Args) -> anyhow::Result<Options> {
         None => None,
     };
     let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    let cluster = args.cluster_id.as_ref().map(ToString::to_string);
     let vpc = vpc::Options {
         given: Given { cluster: args.cluster_id, globalnet: args.globalnet_cidr, egress: args.egress_ips },
         broker,
@@ -238,8 +246,12 @@ async fn options(args: Args) -> anyhow::Result<Options> {
         clients: Some(args.rules_clients_listen),
         name: format!("osg-{}", if host.is_empty() { "unknown-host" } else { &host }),
     };
+    let networks = match args.enable.contains(&RoomName::Networks) {
+        true => Some(args.networks.setup(cluster)?),
+        false => None,
+    };
     Ok(Options {
-        client: client(args.kubeconfig.as_deref()).await?,
+        client: client_at(args.kubeconfig.as_deref(), args.master).await?,
         identity: args.identity.unwrap_or_else(|| format!("{host}-{}", std::process::id())),
         lease_namespace: (!args.no_leader_election).then_some(args.lease_namespace),
         lease_times: Times::of(args.lease_duration),
@@ -248,6 +260,7 @@ async fn options(args: Args) -> anyhow::Result<Options> {
         seed: seed(),
         vpc: args.enable.contains(&RoomName::Vpc).then_some(vpc),
         rules: args.enable.contains(&RoomName::Rules).then_some(rules),
+        networks,
     })
 }
 
@@ -258,13 +271,22 @@ pub(crate) fn seed() -> u64 {
 
 /// A client from a kubeconfig, else from the pod's own account.
 pub(crate) async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    let config = match kubeconfig {
-        Some(path) => {
+    client_at(kubeconfig, None).await
+}
+
+/// The same, at another address if one is given.
+async fn client_at(kubeconfig: Option<&Path>, master: Option<http::Uri>) -> anyhow::Result<Client> {
+    let mut config = match (kubeconfig, &master) {
+        (Some(path), _) => {
             let read = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
             Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?
         }
-        None => Config::infer().await.context("no --kubeconfig was given and this is no pod")?,
+        (None, Some(master)) => Config::infer().await.unwrap_or_else(|_| Config::new(master.clone())),
+        (None, None) => Config::infer().await.context("no --kubeconfig was given and this is no pod")?,
     };
+    if let Some(master) = master {
+        config.cluster_url = master;
+    }
     Ok(connect(config)?)
 }
 

@@ -1,6 +1,7 @@
 //! The `causeway` command: the controller, the sandbox, and small helps for people.
 
 mod controller;
+mod networks;
 #[cfg(feature = "node")]
 mod node;
 mod rules;

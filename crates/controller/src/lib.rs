@@ -64,6 +64,8 @@ pub struct Options {
     pub vpc: Option<vpc::Options>,
     /// The room `rules`, where it is switched on.
     pub rules: Option<rules::Options>,
+    /// The room `networks`, where it is switched on.
+    pub networks: Option<networks::Setup>,
 }
 
 /// Runs until `stop` is cancelled, or until a part ends, which is an error.
@@ -77,6 +79,9 @@ pub async fn run(options: Options, stop: CancellationToken) -> anyhow::Result<()
         let room = rules::Rules::new(options, &house);
         room::start(&room, &house, &mut parts);
         room.serve(&mut parts);
+    }
+    if let Some(setup) = options.networks {
+        setup.start(&house, &mut parts);
     }
     until_end(parts, stop).await
 }

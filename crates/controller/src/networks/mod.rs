@@ -4,8 +4,10 @@
 //! follows which networks need work, one step after the other ([`sync`]), and what each object says ([`report`]).
 //! The cloud itself is behind a seam ([`provider`]).
 
+pub mod bridge;
 mod look;
 mod metrics;
+pub mod neutron;
 pub mod provider;
 mod report;
 mod sync;
@@ -25,7 +27,7 @@ use crate::election::Term;
 use crate::follow::{Watch, describe};
 use crate::found::by_key;
 use crate::queue::Next;
-use crate::room::{Desk, Duty, House, Room, Who};
+use crate::room::{self, Desk, Duty, House, Parts, Room, Who};
 use crate::sources::{Feed, Sources, Standing};
 
 /// How the room runs.
@@ -37,6 +39,40 @@ pub struct Options {
     pub workers: usize,
     /// How often the cloud is looked at as a whole.
     pub resync: Duration,
+}
+
+/// The room and its cloud.
+#[derive(Clone)]
+pub struct Setup {
+    /// How it runs.
+    pub options: Options,
+    /// Where networks are made.
+    pub cloud: Cloud,
+}
+
+/// The clouds that there are.
+#[derive(Clone)]
+pub enum Cloud {
+    /// OpenStack's.
+    Neutron(neutron::Neutron),
+    /// Linux bridges on this machine.
+    Bridge(bridge::Bridge),
+}
+
+impl Setup {
+    /// Starts the room.
+    pub(crate) fn start(self, house: &House, parts: &mut Parts) {
+        match self.cloud {
+            Cloud::Neutron(cloud) => {
+                let requests = cloud.requests().0.clone();
+                house.metrics.of_room(Networks::<neutron::Neutron>::NAME, |registry| {
+                    registry.register("requests", "Requests to the cloud, by method and status", requests);
+                });
+                room::start(&Networks::new(self.options, cloud, house), house, parts);
+            }
+            Cloud::Bridge(cloud) => room::start(&Networks::new(self.options, cloud, house), house, parts),
+        }
+    }
 }
 
 /// The room: its state and what it needs to act.

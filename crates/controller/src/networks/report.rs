@@ -1,12 +1,11 @@
 //! Writing a network object: its finalizer, its status, and events about it.
 
-use causeway_api::networks::{LooseNetwork, Network as Declared, parse};
+use causeway_api::networks::{LooseNetwork, parse, reference};
 use causeway_core::ObjectKey;
 use causeway_core::networks::status::{self, Finalizer, NetworkNews};
 use causeway_core::networks::{Event, Network, State};
 use causeway_core::room::Change;
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::{Api, Resource};
+use kube::Api;
 
 use super::Networks;
 use super::provider::NetworkProvider;
@@ -37,7 +36,7 @@ impl<P: NetworkProvider> Networks<P> {
                 let Some(wanted) = task.status.filter(|wanted| *wanted != network.status) else {
                     return Next::Done;
                 };
-                let body = parse::status_body(&wanted, self.house.clock.now());
+                let body = parse::body(&wanted, self.house.clock.now());
                 let written = write::status(term, &api, name, version, body).await;
                 if written.is_ok() {
                     for news in status::news(&network.status, &wanted) {
@@ -72,14 +71,7 @@ impl<P: NetworkProvider> Networks<P> {
 
     /// Publishes an event on a network.
     pub(super) fn announce(&self, term: &Term, network: &Network, news: NetworkNews) {
-        let about = ObjectReference {
-            api_version: Some(Declared::api_version(&()).into()),
-            kind: Some(Declared::kind(&()).into()),
-            namespace: Some(network.key.namespace().into()),
-            name: Some(network.key.name().into()),
-            uid: Some(network.uid.clone()),
-            ..ObjectReference::default()
-        };
+        let about = reference(&network.key, &network.uid);
         let NetworkNews { warning, reason, note } = news;
         if warning {
             tracing::warn!(object = %network.key, reason, "{note}");
