@@ -1,22 +1,27 @@
 //! The definitions that people install: equal to the types, and refusing what they should.
 
 use causeway_api::vpc::VpcNatTunnel;
-use causeway_api::{crds_yaml, rules, vpc};
+use causeway_api::{crds_yaml, networks, rules, vpc};
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 const VPC: &str = include_str!("../../../deploy/crds.yaml");
 const RULES: &str = include_str!("../../../deploy/rules-crds.yaml");
+const NETWORKS: &str = include_str!("../../../deploy/networks-crds.yaml");
 
 #[test]
 fn the_committed_definitions_are_those_of_the_types() {
     assert!(VPC == crds_yaml(vpc::crds()), "deploy/crds.yaml is stale: run `make manifests`");
     assert!(RULES == crds_yaml(rules::crds()), "deploy/rules-crds.yaml is stale: run `make manifests`");
+    assert!(
+        NETWORKS == crds_yaml(networks::crds()),
+        "deploy/networks-crds.yaml is stale: run `make manifests`"
+    );
 }
 
 #[test]
 fn the_definitions_read_back_as_they_were_written() {
-    for (committed, crds) in [(VPC, vpc::crds()), (RULES, rules::crds())] {
+    for (committed, crds) in [(VPC, vpc::crds()), (RULES, rules::crds()), (NETWORKS, networks::crds())] {
         let documents: Vec<Value> = serde_saphyr::from_multiple(committed).expect("YAML");
         let expected: Vec<Value> =
             crds.iter().map(|crd| serde_json::to_value(crd).expect("plain data")).collect();
