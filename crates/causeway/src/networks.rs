@@ -1,6 +1,7 @@
 //! Flags of the room `networks`: which cloud, and how to get in.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -56,11 +57,12 @@ impl Args {
                     &variable,
                     &config::read_file,
                 );
-                Cloud::Neutron(Neutron::new(found.context("--provider neutron")?).context("--provider neutron")?)
+                let neutron = found.and_then(Neutron::new).context("--provider neutron")?;
+                Cloud::Neutron(Arc::new(neutron))
             }
             ProviderName::Bridge => {
                 let options = bridge::Options { namespace: self.bridge_namespace, nat: self.bridge_nat };
-                Cloud::Bridge(Bridge::new(options).context("--provider bridge")?)
+                Cloud::Bridge(Bridge::new(options))
             }
         };
         let options =

@@ -54,7 +54,7 @@ pub struct Setup {
 #[derive(Clone)]
 pub enum Cloud {
     /// OpenStack's.
-    Neutron(neutron::Neutron),
+    Neutron(Arc<neutron::Neutron>),
     /// Linux bridges on this machine.
     Bridge(bridge::Bridge),
 }
@@ -65,7 +65,7 @@ impl Setup {
         match self.cloud {
             Cloud::Neutron(cloud) => {
                 let requests = cloud.requests().0.clone();
-                house.metrics.of_room(Networks::<neutron::Neutron>::NAME, |registry| {
+                house.metrics.of_room(Networks::<Arc<neutron::Neutron>>::NAME, |registry| {
                     registry.register("requests", "Requests to the cloud, by method and status", requests);
                 });
                 room::start(&Networks::new(self.options, cloud, house), house, parts);

@@ -1,6 +1,7 @@
 //! The seam between what is decided and the cloud that it is done in.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use causeway_core::networks::{Held, Home, Look, Seen, Step, Trouble};
 
@@ -19,4 +20,16 @@ pub trait NetworkProvider: Send + Sync + 'static {
 
     /// Carries out one step and says what is there afterwards.
     fn apply(&self, step: &Step) -> impl Future<Output = Result<Seen, Trouble>> + Send;
+}
+
+impl<P: NetworkProvider> NetworkProvider for Arc<P> {
+    const NAME: &'static str = P::NAME;
+
+    fn look(&self, home: &Home, look: &Look) -> impl Future<Output = Result<Vec<Held>, Trouble>> + Send {
+        P::look(self, home, look)
+    }
+
+    fn apply(&self, step: &Step) -> impl Future<Output = Result<Seen, Trouble>> + Send {
+        P::apply(self, step)
+    }
 }

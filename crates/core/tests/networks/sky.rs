@@ -84,6 +84,11 @@ impl Sky {
                 held.description = description.clone().unwrap_or_else(|| held.description.clone());
                 Ok(Seen::Network(held.clone()))
             }
+            Step::Repair { id, .. } => {
+                let held = self.network(id, None)?;
+                held.broken = None;
+                Ok(Seen::Network(held.clone()))
+            }
             Step::CreateSubnet { network, name, description, spec } => {
                 let id = self.id("s");
                 let held = self.network(network, None)?;

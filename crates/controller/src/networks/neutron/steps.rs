@@ -33,6 +33,10 @@ impl Neutron {
                     Row::only("network", self.write(Method::PUT, &network(id), *revision, body).await?)?;
                 Ok(Seen::Network(row.network()?))
             }
+            // Neutron looks after its networks itself, and no look calls one broken.
+            Step::Repair { id, .. } => {
+                Err(Trouble::Refused(format!("network {id}: nothing is known to be broken")))
+            }
             Step::CreateSubnet { network, name, description, spec } => {
                 let body = json!({"subnet": new_subnet(network, name, description, *spec)});
                 let row = Row::only("subnet", self.write(Method::POST, "/subnets", None, body).await?)?;

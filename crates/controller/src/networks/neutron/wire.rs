@@ -91,6 +91,7 @@ impl Row {
             tags: self.tags()?,
             revision: self.revision(),
             created: self.text("created_at").unwrap_or_default().to_owned(),
+            broken: None,
             subnets: BTreeMap::new(),
         })
     }
