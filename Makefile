@@ -18,7 +18,7 @@ OUT ?= deploy.yaml
 SEED ?= 20261117
 comma := ,
 ROOMS = $(subst $(comma), ,$(ENABLE))
-CRDS = $(if $(filter vpc,$(ROOMS)),deploy/crds.yaml) $(if $(filter rules,$(ROOMS)),deploy/rules-crds.yaml)
+CRDS = $(if $(filter vpc,$(ROOMS)),deploy/crds.yaml) $(patsubst %,deploy/%-crds.yaml,$(filter rules networks,$(ROOMS)))
 MANIFESTS = deploy/controller.yaml $(patsubst %,deploy/%.yaml,$(ROOMS)) $(if $(filter vpc,$(ROOMS)),deploy/submariner.yaml)
 
 .PHONY: help
@@ -119,11 +119,13 @@ real-down: ## Stop what real-up started.
 	@hack/control-plane.sh down .cache/real
 
 .PHONY: manifests
-manifests: ## Write deploy/crds.yaml and deploy/rules-crds.yaml from the types.
+manifests: ## Write deploy/crds.yaml, deploy/rules-crds.yaml and deploy/networks-crds.yaml from the types.
 	@cargo run -q -p causeway --no-default-features -- crds > deploy/crds.yaml.new
 	@mv deploy/crds.yaml.new deploy/crds.yaml
-	@cargo run -q -p causeway --no-default-features -- crds --enable rules > deploy/rules-crds.yaml.new
-	@mv deploy/rules-crds.yaml.new deploy/rules-crds.yaml
+	@for room in rules networks; do \
+	  cargo run -q -p causeway --no-default-features -- crds --enable $$room > deploy/$$room-crds.yaml.new; \
+	  mv deploy/$$room-crds.yaml.new deploy/$$room-crds.yaml; \
+	done
 
 .PHONY: deploy
 deploy: ## Write deploy.yaml: everything that a cluster needs, with image IMG and the rights of what ENABLE lists.
@@ -153,13 +155,13 @@ docker-push: ## Push IMG and NODE_IMG.
 	docker push $(NODE_IMG)
 
 .PHONY: install
-install: ## Install the definitions into the cluster of your kubeconfig (ENABLE=vpc,rules: also those of rules).
+install: ## Install the definitions into the cluster of your kubeconfig (ENABLE=vpc,rules,networks: all of them).
 	kubectl apply $(patsubst %,-f %,$(CRDS))
 
 .PHONY: uninstall
-uninstall: ## Delete every tunnel, wait until gateways are clean, then remove the definitions (WAIT=120 FORCE=1).
+uninstall: ## Delete every tunnel and network, wait until gateways and the cloud are clean, then remove the definitions (WAIT=120 FORCE=1).
 	@hack/undeploy.sh
 
 .PHONY: undeploy
 undeploy: ## The same, then the controller and all else that deploy.yaml made (WAIT=120 FORCE=1).
-	@hack/undeploy.sh deploy/{controller,vpc,submariner,rules}.yaml
+	@hack/undeploy.sh deploy/{controller,vpc,submariner,rules,networks}.yaml

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Takes Causeway out of the cluster of your kubeconfig and leaves nothing stuck: first the tunnels, while the
-# controller still cleans their gateways; then the controller; then the definitions and the rest.
-#   usage: hack/undeploy.sh [manifest…]     without manifests only tunnels and definitions go
-# WAIT=120: how many seconds each of these may take. FORCE=1: tunnels that remain lose their finalizer.
+# Takes Causeway out of the cluster of your kubeconfig and leaves nothing stuck: first tunnels and networks, while the
+# controller still cleans their gateways and the cloud; then the controller; then the definitions and the rest.
+#   usage: hack/undeploy.sh [manifest…]     without manifests only tunnels, networks and definitions go
+# WAIT=120: how many seconds each of these may take. FORCE=1: what remains loses its finalizer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -10,10 +10,9 @@ wait=${WAIT:-120}
 force=${FORCE:-}
 tunnels=vpcnattunnels.kubeovn.ustc.io
 records=gatewayexips.kubeovn.ustc.io
-finalizer=tunnel.finalizer.ustc.io
+networks=networks.samplecrd.k8s.io
 namespace=multi-vpc-system
 app=multi-vpc-controller-manager
-lease=causeway-controller
 name=opensergo-control-plane
 name_space=opensergo-system
 
@@ -36,10 +35,16 @@ until_none() {
   done
 }
 
-# One line per tunnel: namespace|name|asked to go|gateway|why it is still there
+# Of which kind it is: what follows is about that one.
+of_tunnels() { kind=$tunnels kinds=tunnels finalizer=tunnel.finalizer.ustc.io lease=causeway-controller holder=.spec.natGwDp as=on; }
+of_networks() { kind=$networks kinds=networks finalizer=causeway/network lease=causeway-networks holder=.status.networkId as=as; }
+
+# One line per object: namespace|name|asked to go|what has something of it|why it is still there
 remaining() {
-  kube get "$tunnels" -A -o jsonpath='{range .items[*]}{.metadata.namespace}|{.metadata.name}|{.metadata.deletionTimestamp}|{.spec.natGwDp}|{.status.conditions[?(@.type=="CleanupBlocked")].message}{"\n"}{end}'
+  kube get "$kind" -A -o jsonpath='{range .items[*]}{.metadata.namespace}|{.metadata.name}|{.metadata.deletionTimestamp}|{'"$holder"'}|{.status.conditions[?(@.type=="CleanupBlocked")].message}{"\n"}{end}'
 }
+# What has something of it, in words.
+place() { if [[ $kind == "$tunnels" ]]; then echo "gateway ${1:-unknown}"; else echo "the cloud's network ${1:-unknown}"; fi; }
 
 # Also those that somebody creates meanwhile.
 delete_and_list() {
@@ -47,61 +52,62 @@ delete_and_list() {
   left=$(remaining) || return
   [[ $left ]] || return 0
   if grep -q '^[^|]*|[^|]*||' <<<"$left"; then
-    kube delete "$tunnels" --all -A --wait=false >/dev/null
+    kube delete "$kind" --all -A --wait=false >/dev/null
   fi
   echo "$left"
 }
 
-# Says so if nobody leads: then nobody cleans gateways either.
+# Says so if nobody leads: then nobody cleans anything either.
 leaderless() {
-  local line renewed lasts holder place stale
+  local line renewed lasts leader at stale
   line=$(kube get leases -A --field-selector "metadata.name=$lease" -o jsonpath='{range .items[*]}{.spec.renewTime}|{.spec.leaseDurationSeconds}|{.spec.holderIdentity}|{.metadata.namespace}/{.metadata.name}{"\n"}{end}' | sort | tail -n 1)
   [[ $line ]] || { echo "No controller runs: there is no Lease $lease."; return; }
-  IFS='|' read -r renewed lasts holder place <<<"$line"
+  IFS='|' read -r renewed lasts leader at <<<"$line"
   TZ=UTC printf -v stale '%(%Y-%m-%dT%H:%M:%S)T' $((EPOCHSECONDS - ${lasts:-15}))
-  if [[ -z $holder || $renewed < $stale ]]; then
-    echo "No controller runs: Lease $place was last renewed at $renewed."
+  if [[ -z $leader || $renewed < $stale ]]; then
+    echo "No controller runs: Lease $at was last renewed at $renewed."
   fi
 }
 
 report_remaining() {
-  local space name _ gateway why
-  echo "undeploy: these tunnels are still there after $wait s:" >&2
-  while IFS='|' read -r space name _ gateway why; do
-    echo "  $space/$name on gateway ${gateway:-unknown}: ${why:-no controller has handled its deletion}" >&2
+  local space name _ what why
+  echo "undeploy: these $kinds are still there after $wait s:" >&2
+  while IFS='|' read -r space name _ what why; do
+    echo "  $space/$name $as $(place "$what"): ${why:-no controller has handled its deletion}" >&2
   done
 }
 
-# Lets a tunnel go as it is; the finalizers of others stay.
+# Lets an object go as it is; the finalizers of others stay.
 release() {
   local others
-  others=$(kube get "$tunnels" -n "$1" "$2" --ignore-not-found -o jsonpath='{range .metadata.finalizers[*]}{@}{"\n"}{end}' |
-    sed "/^$finalizer\$/d; s/.*/\"&\"/" | paste -sd, -)
-  kube patch "$tunnels" -n "$1" "$2" --type=merge -p "{\"metadata\":{\"finalizers\":[$others]}}" >/dev/null || true # checked afterwards
+  others=$(kube get "$kind" -n "$1" "$2" --ignore-not-found -o jsonpath='{range .metadata.finalizers[*]}{@}{"\n"}{end}' |
+    sed "\|^$finalizer\$|d; s/.*/\"&\"/" | paste -sd, -)
+  kube patch "$kind" -n "$1" "$2" --type=merge -p "{\"metadata\":{\"finalizers\":[$others]}}" >/dev/null || true # checked afterwards
 }
 
 release_remaining() {
-  local space name _ gateway why
-  while IFS='|' read -r space name _ gateway why; do
+  local space name _ what why kept
+  while IFS='|' read -r space name _ what why; do
     release "$space" "$name"
-    say "$space/$name was let go: gateway ${gateway:-unknown} may keep link $name, its routes (protocol 157) and its" \
-      "rules (comment causeway:$space/$name) until its pod is replaced"
+    kept="link $name, its routes (protocol 157) and its rules (comment causeway:$space/$name) until its pod is replaced"
+    [[ $kind == "$tunnels" ]] || kept="its name, its subnet and our tags"
+    say "$space/$name was let go: $(place "$what") may keep $kept"
   done
 }
 
-remove_tunnels() {
+remove_objects() {
   local left hint
-  until_none delete_and_list && { say "no tunnels are left"; return; }
+  until_none delete_and_list && { say "no $kinds are left"; return; }
   left=$(remaining)
   [[ $left ]] || return 0
   if [[ -z $force ]]; then
     report_remaining <<<"$left"
     hint=$(leaderless)
     die "${hint:+$hint }Nothing else was removed. Mend what is named and start again; or start again with FORCE=1," \
-      "which removes the tunnels' finalizer and leaves what they have in their gateways."
+      "which removes their finalizer and leaves what was made for them."
   fi
   release_remaining <<<"$left"
-  until_none delete_and_list || die "others' finalizers hold these tunnels: $(remaining | cut -d '|' -f 1,2 | tr '|\n' '/ ')"
+  until_none delete_and_list || die "others' finalizers hold these $kinds: $(remaining | cut -d '|' -f 1,2 | tr '|\n' '/ ')"
 }
 
 pods() { kube get pods -n "$namespace" -l "app=$app" -o name; }
@@ -114,6 +120,8 @@ remove_controller() {
 remove_definitions() {
   kubectl delete -f deploy/crds.yaml --ignore-not-found --timeout="${wait}s" ||
     die "a definition did not go within $wait s; kubectl get $tunnels,$records -A shows what is left of its kind"
+  [[ -z $has_networks ]] || kubectl delete -f deploy/networks-crds.yaml --ignore-not-found --timeout="${wait}s" ||
+    die "a definition did not go within $wait s; kubectl get $networks -A shows what is left of its kind"
 }
 
 # Others may have brought these, and rules are people's: nothing of ours is left in them.
@@ -139,9 +147,23 @@ report_broker() {
     "kubectl delete gatewayexips,leases -l submariner-io/clusterID=$1"
 }
 
-cluster=
+# The group is that of a well-known sample: others may have brought a definition of that name, and then its objects are
+# none of ours.
+ours() {
+  local categories
+  categories=$(kube get crd "$1" -o jsonpath='{.spec.names.categories[*]}') || die "the API server does not answer; nothing was removed"
+  [[ " $categories " == *" causeway "* ]]
+}
+
+cluster= has_networks=
+if defined "$networks" && ours "$networks"; then
+  has_networks=1
+  of_networks
+  remove_objects
+fi
 if defined "$tunnels"; then
-  remove_tunnels
+  of_tunnels
+  remove_objects
   ! defined "$records" || cluster=$(kube get "$records" -n kube-system -l 'localCluster,!submariner-io/clusterID' \
     -o jsonpath='{.items[*].metadata.labels.localCluster}' | cut -d ' ' -f 1)
 fi

@@ -118,6 +118,8 @@ pub(crate) enum RoomName {
     Vpc,
     /// Rules of OpenSergo's kinds, sent to every data plane that asks for them.
     Rules,
+    /// Networks of a cloud, declared as objects.
+    Networks,
 }
 
 impl RoomName {
@@ -126,6 +128,7 @@ impl RoomName {
         match self {
             Self::Vpc => causeway_api::vpc::crds(),
             Self::Rules => causeway_api::rules::crds(),
+            Self::Networks => causeway_api::networks::crds(),
         }
     }
 }

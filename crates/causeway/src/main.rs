@@ -40,7 +40,7 @@ enum Command {
     /// this command in place of flanneld. docs/node.md says what a node then holds.
     #[cfg(feature = "node")]
     Node(node::Args),
-    /// Show every tunnel, every rule and every node of a cluster: all is well, or what is wrong.
+    /// Show every tunnel, rule, network and node of a cluster: all is well, or what is wrong.
     Status(status::Args),
     /// Rules as data planes see them: what they get, and who they are.
     #[command(subcommand)]

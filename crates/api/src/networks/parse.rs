@@ -74,7 +74,7 @@ fn status(status: &Reported) -> NetworkStatus {
 
 /// A status as it is patched at `now`; in a merge patch null takes a field away. One that is ready and does not say since
 /// when was made so with this write.
-pub fn status_body(status: &NetworkStatus, now: Timestamp) -> Value {
+pub fn body(status: &NetworkStatus, now: Timestamp) -> Value {
     let synced = match status.synced {
         Some(at) => Timestamp::from_second(at).ok(),
         None => status.conditions.is_true(READY).then_some(now),

@@ -60,7 +60,7 @@ proptest! {
             prop_assert!(!why.is_empty() && why.len() < 512, "{}", why);
         }
         let now = Timestamp::from_second(now).expect("a time");
-        let written = parse::status_body(&network.status, now);
+        let written = parse::body(&network.status, now);
         let again = parse::network(&loose(metadata, Value::Null, written)).expect("a key");
         prop_assert_eq!(again.status, network.status, "what is read is written as it was");
     }

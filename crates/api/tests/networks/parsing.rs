@@ -85,13 +85,9 @@ fn a_status_is_written_as_it_is_read() {
         ..NetworkStatus::default()
     };
     status.conditions.set("Ready", false, "Syncing", "next: create it".into(), 2);
-    assert_eq!(
-        parse::status_body(&status, time(60))["lastSyncTime"],
-        Value::Null,
-        "it never was as declared"
-    );
+    assert_eq!(parse::body(&status, time(60))["lastSyncTime"], Value::Null, "it never was as declared");
     status.conditions.set("Ready", true, "Synced", "it is as declared".into(), 2);
-    let body = parse::status_body(&status, time(60));
+    let body = parse::body(&status, time(60));
     assert_eq!(body["lastSyncTime"], "1970-01-01T00:01:00Z", "with this write");
     let mut object = object(json!({ "cidr": "10.8.0.0/24" }));
     object.status = body;
@@ -99,7 +95,7 @@ fn a_status_is_written_as_it_is_read() {
     assert_eq!(read.synced, Some(60));
     assert_eq!(read.conditions.get("Ready").and_then(|ready| ready.since), Some(60));
     assert_eq!((&read.network_id, &read.subnet_id), (&status.network_id, &status.subnet_id));
-    assert_eq!(parse::status_body(&read, time(90)), object.status, "later writes keep both times");
+    assert_eq!(parse::body(&read, time(90)), object.status, "later writes keep both times");
 }
 
 #[test]

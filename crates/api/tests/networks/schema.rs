@@ -94,7 +94,6 @@ async fn what_no_cloud_could_make_is_refused_at_once() {
         (json!({ "cidr": "10.0.0.0/31" }), "use one from 8 to 30, for IPv6 from 16 to 126"),
         (json!({ "cidr": "127.0.0.0/16" }), "which no network can have"),
         (json!({ "cidr": "10.0.0.0/24", "gateway": 7 }), "spec.gateway"),
-        (json!({ "cidr": "10.0.0.0/24", "gateway": null }), "spec.gateway"),
         (
             json!({ "cidr": "10.0.0.0/24", "gateway": "x" }),
             "gateway is not an address, like 192.168.0.1 or fd00:7::1",
@@ -115,9 +114,11 @@ async fn what_no_cloud_could_make_is_refused_at_once() {
         let Err(why) = cluster.with_spec(spec.clone()).await else { panic!("{spec} is accepted") };
         assert!(why.contains(words), "{spec}: {why}");
     }
-    for spec in
-        [json!({ "cidr": "10.0.0.0/24" }), json!({ "cidr": "fd00:7::/64", "gateway": "fd00:7::ffff" })]
-    {
+    for spec in [
+        json!({ "cidr": "10.0.0.0/24" }),
+        json!({ "cidr": "10.0.0.0/24", "gateway": null }),
+        json!({ "cidr": "fd00:7::/64", "gateway": "fd00:7::ffff" }),
+    ] {
         cluster.with_spec(spec).await.expect("accepted");
     }
 }
@@ -131,7 +132,7 @@ async fn a_status_is_a_write_of_its_own() {
     status.network_id = Some("7a1c".into());
     status.observed_generation = Some(1);
     status.conditions.set("Ready", true, "Synced", "it is as declared".into(), 1);
-    let body = parse::status_body(&status, Timestamp::from_second(60).expect("a time"));
+    let body = parse::body(&status, Timestamp::from_second(60).expect("a time"));
     let patch = Patch::Merge(json!({ "status": body }));
     api.patch_status(&name, &PatchParams::default(), &patch).await.expect("written");
     let kept = api.get(&name).await.expect("there");

@@ -1,5 +1,7 @@
-//! `causeway status`: every tunnel in one table, up or why not; every rule in another, and every node of the network in a third.
+//! `causeway status`: every tunnel in one table, up or why not; every rule, every declared network and every node of the
+//! pods' network in others.
 
+mod networks;
 mod nodes;
 mod rules;
 mod tunnels;
@@ -11,7 +13,7 @@ use anyhow::Context;
 use causeway_api::leases::DEFAULT_PREFIX;
 use comfy_table::{ContentArrangement, Table, presets};
 
-/// Show every tunnel, every rule and every node of a cluster: all is well, or what is wrong.
+/// Show every tunnel, rule, network and node of a cluster: all is well, or what is wrong.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The cluster; by default as kubectl chooses it.
@@ -22,24 +24,31 @@ pub(crate) struct Args {
     kube_annotation_prefix: String,
 }
 
-/// Exits with 1 when a tunnel is not up, a rule is not accepted or refused by a data plane, or something is wrong with a
-/// node, so that scripts can ask.
+/// Exits with 1 when a tunnel is not up, a rule is not accepted or refused by a data plane, a network is not as declared, or
+/// something is wrong with a node, so that scripts can ask.
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = crate::controller::client(args.kubeconfig.as_deref()).await?;
     let prefix = args.kube_annotation_prefix.trim_end_matches('/');
-    let (tunnels, rules, nodes) =
-        tokio::join!(tunnels::list(&client), rules::list(&client), nodes::list(&client, prefix));
-    let others = matches!(rules, Ok(Some(_))) || nodes.as_ref().is_ok_and(|nodes| !nodes.is_empty());
+    let (tunnels, rules, networks, nodes) = tokio::join!(
+        tunnels::list(&client),
+        rules::list(&client),
+        networks::list(&client),
+        nodes::list(&client, prefix)
+    );
+    let others = matches!(rules, Ok(Some(_)))
+        || matches!(networks, Ok(Some(_)))
+        || nodes.as_ref().is_ok_and(|nodes| !nodes.is_empty());
     let mut all_well = true;
     match tunnels {
         Ok(tunnels) => all_well &= tunnels::print(&tunnels)?,
-        // Where there are only rules or nodes, there is nothing to say of tunnels.
+        // Where there are only rules, networks or nodes, there is nothing to say of tunnels.
         Err(kube::Error::Api(status)) if status.code == 404 && others => {}
         Err(error) => {
             return Err(error).context("listing tunnels (is the VpcNatTunnel definition installed?)");
         }
     }
     all_well &= rules::print(&rules?.unwrap_or_default())?;
+    all_well &= networks::print(&networks?.unwrap_or_default())?;
     all_well &= nodes::print(&nodes?)?;
     Ok(if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
