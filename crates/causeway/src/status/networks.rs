@@ -28,7 +28,9 @@ pub(super) fn print(networks: &[Network]) -> anyhow::Result<bool> {
         return Ok(true);
     }
     let mut table = table(&["NETWORK", "READY", "CIDR", "GATEWAY", "PROVIDER", "ID", "SINCE", "WHY"]);
-    networks.iter().for_each(|network| drop(table.add_row(row(network))));
+    for network in networks {
+        table.add_row(row(network));
+    }
     writeln!(std::io::stdout(), "{table}")?;
     Ok(networks.iter().all(|network| network.status.conditions.is_true(READY)))
 }

@@ -36,7 +36,7 @@ impl<P: NetworkProvider> Networks<P> {
                 let Some(wanted) = task.status.filter(|wanted| *wanted != network.status) else {
                     return Next::Done;
                 };
-                let body = parse::status_body(&wanted, self.house.clock.now());
+                let body = parse::body(&wanted, self.house.clock.now());
                 let written = write::status(term, &api, name, version, body).await;
                 if written.is_ok() {
                     for news in status::news(&network.status, &wanted) {
