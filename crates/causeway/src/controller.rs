@@ -102,7 +102,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10249")]
     rules_clients_listen: Loopback,
     #[command(flatten)]
-    networks: networks::Args,
+    networks: networks::NetworksArgs,
     /// How logs look.
     #[arg(long, value_enum, default_value = "json")]
     pub(crate) log_format: LogFormat,

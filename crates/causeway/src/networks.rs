@@ -12,7 +12,7 @@ use clap::ValueEnum;
 
 /// Networks of a cloud (--enable networks).
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct NetworksArgs {
     /// Where declared networks are made (--enable networks).
     #[arg(long, value_enum, default_value = "neutron")]
     provider: ProviderName,
@@ -45,7 +45,7 @@ enum ProviderName {
     Bridge,
 }
 
-impl Args {
+impl NetworksArgs {
     /// What the room needs; what is wrong with it is an error before anything starts.
     pub(crate) fn setup(self, cluster: Option<String>) -> anyhow::Result<Setup> {
         let cloud = match self.provider {
