@@ -104,8 +104,12 @@ impl<P: NetworkProvider> Networks<P> {
         self.metrics.count_step(step, &applied);
         match &applied {
             Ok(_) => tracing::info!(object = %network.key, "{step}"),
+            // It is looked at and tried once more.
+            Err(trouble) if trouble.next() == After::Look => {
+                tracing::debug!(object = %network.key, reason = trouble.reason(), "{step}: {trouble}");
+            }
             Err(trouble) => {
-                tracing::warn!(object = %network.key, reason = trouble.reason(), "{step}: {trouble}")
+                tracing::warn!(object = %network.key, reason = trouble.reason(), "{step}: {trouble}");
             }
         }
         self.desk.tell(Event::Seen(applied?));
@@ -118,8 +122,9 @@ impl<P: NetworkProvider> Networks<P> {
         match goal {
             Goal::Absent | Goal::Released => self.desk.tell(Event::LetGo(network.uid.clone())),
             Goal::Present { .. } => {
+                let was_reached = self.desk.state().was_reached(network);
                 self.tell_how_far(network, run, None);
-                if let Some(news) = status::repaired(network, &run.done) {
+                if let Some(news) = status::repaired(network, was_reached, &run.done) {
                     self.announce(term, network, news);
                 }
             }

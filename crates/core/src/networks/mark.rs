@@ -69,7 +69,11 @@ impl Home {
 
     /// The first mark.
     pub fn description(&self) -> String {
-        format!("Made by Causeway for cluster {} ({})", self.cluster, self.uid)
+        let Self { cluster, uid } = self;
+        if cluster == uid {
+            return format!("Made by Causeway for cluster {uid}");
+        }
+        format!("Made by Causeway for cluster {cluster} ({uid})")
     }
 
     /// Whose something with these tags and this description is.

@@ -7,6 +7,7 @@ use super::mark::{Home, Owner};
 use super::object::Network;
 use super::overlap::Ranges;
 use super::plan::{self, Goal, Stuck, Todo, Want};
+use super::status;
 use super::trouble::{Next, Trouble};
 use crate::names::ObjectKey;
 use crate::room::{self, Change};
@@ -83,6 +84,8 @@ pub struct State {
     /// Those with their first mark only, by their name.
     unfinished: BTreeMap<String, BTreeSet<String>>,
     reports: BTreeMap<ObjectKey, Report>,
+    /// The generation of each object, by its uid, that the cloud was once equal to.
+    reached: BTreeMap<String, i64>,
     /// Uids of objects of which nothing is left.
     let_go: BTreeSet<String>,
     /// Networks whose object was not there at the last look.
@@ -112,6 +115,9 @@ impl room::State for State {
                 keys.into_iter().map(Scope::Status).collect()
             }
             Event::Worked(key, report) => {
+                if report.trouble.is_none() {
+                    self.reached.insert(report.uid.clone(), report.generation);
+                }
                 self.reports.insert(key.clone(), report);
                 [Scope::Status(key)].into()
             }
@@ -131,8 +137,8 @@ impl room::State for State {
                 let home = self.home.take();
                 let (networks, by_uid) =
                     (std::mem::take(&mut self.networks), std::mem::take(&mut self.by_uid));
-                let ranges = std::mem::take(&mut self.ranges);
-                *self = Self { home, networks, by_uid, ranges, ..Self::default() };
+                let (ranges, reached) = (std::mem::take(&mut self.ranges), std::mem::take(&mut self.reached));
+                *self = Self { home, networks, by_uid, ranges, reached, ..Self::default() };
                 BTreeSet::new()
             }
         }
@@ -186,6 +192,11 @@ impl State {
     pub fn report(&self, network: &Network) -> Option<&Report> {
         let report = self.reports.get(&network.key);
         report.filter(|report| report.uid == network.uid && report.generation == network.generation)
+    }
+
+    /// Whether the cloud was once equal to this generation of an object: what differs now is somebody's doing.
+    pub fn was_reached(&self, network: &Network) -> bool {
+        self.reached.get(&network.uid) == Some(&network.generation)
     }
 
     /// Why nothing can be said of the cloud.
@@ -291,6 +302,9 @@ impl State {
                 let range = network.spec.as_ref().ok().map(|spec| spec.cidr);
                 if is_new {
                     self.by_uid.insert(network.uid.clone(), key.clone());
+                    if status::says_synced(network) {
+                        self.reached.insert(network.uid.clone(), network.generation);
+                    }
                     range.into_iter().for_each(|range| self.ranges.put(key, range));
                 } else {
                     self.by_uid.remove(&network.uid);
@@ -301,6 +315,7 @@ impl State {
                 self.reports.remove(key);
                 if let Some(old) = old {
                     self.let_go.remove(&old.uid);
+                    self.reached.remove(&old.uid);
                 }
             }
         }

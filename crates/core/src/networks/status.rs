@@ -231,14 +231,15 @@ pub fn news(before: &NetworkStatus, after: &NetworkStatus) -> Vec<NetworkNews> {
     news
 }
 
-/// What is worth an event when steps were carried out for a network that said it was as declared: somebody had changed it.
-pub fn repaired(network: &Network, done: &[String]) -> Option<NetworkNews> {
-    let status = &network.status;
-    let was_ready = status
-        .conditions
-        .get(READY)
-        .is_some_and(|ready| ready.is_true() && ready.observed_generation == Some(network.generation));
-    let is_drift = was_ready && !network.deleting && !done.is_empty();
+/// Whether an object says that the cloud is equal to its present generation.
+pub(super) fn says_synced(network: &Network) -> bool {
+    let ready = network.status.conditions.get(READY);
+    ready.is_some_and(|ready| ready.is_true() && ready.observed_generation == Some(network.generation))
+}
+
+/// What is worth an event when steps were carried out for a network that was as declared before: somebody had changed it.
+pub fn repaired(network: &Network, was_reached: bool, done: &[String]) -> Option<NetworkNews> {
+    let is_drift = was_reached && !network.deleting && !done.is_empty();
     is_drift.then(|| NetworkNews {
         warning: true,
         reason: "DriftRepaired".into(),
