@@ -65,14 +65,15 @@ def write_catalog(database, urls):
         connection.executemany(by_type, [(url, kind) for kind, url in urls.items() if url])
 
 
-def exit_with(parent):
-    """Ends this process when its parent has ended.
+def exit_with(parent, folder):
+    """Ends this process when its parent has ended, which can no longer remove the folder.
 
     The kernel's own way goes by the thread that started us, and a test's thread ends before its process does."""
 
     def watch():
         while os.getppid() == parent:
             time.sleep(0.2)
+        shutil.rmtree(folder, ignore_errors=True)
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -84,7 +85,8 @@ def arguments():
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--folder", type=lambda text: Path(text).resolve(), required=True)
     common.add_argument("--port", type=int, required=True)
-    common.add_argument("--parent", type=int, metavar="PID", help="end when this is no longer the parent process")
+    ends = "end when this is no longer the parent process, and remove the folder"
+    common.add_argument("--parent", type=int, metavar="PID", help=ends)
     common.add_argument("--template", type=Path, default=Path(sys.prefix).parent / "template")
 
     neutron = servers.add_parser("neutron", parents=[common])
@@ -110,7 +112,7 @@ def main():
     options = arguments()
     sys.argv[1:] = []  # the servers read them too
     if options.parent:
-        exit_with(options.parent)
+        exit_with(options.parent, options.folder)
     warnings.simplefilter("ignore")
     application = options.start(options)
     # They changed what it does, and there is nothing to tidy up.
