@@ -21,6 +21,9 @@ pub struct Held {
     pub revision: Option<u64>,
     /// When it was made, as the cloud spells it; later ones sort later.
     pub created: String,
+    /// What of it is not in order beside what is declared, in words: a link that is down, a rule that is gone. A cloud
+    /// that looks after such things by itself has none.
+    pub broken: Option<String>,
     /// Its subnets, everybody's.
     pub subnets: BTreeMap<String, HeldSubnet>,
 }

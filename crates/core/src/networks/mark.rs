@@ -40,6 +40,12 @@ impl Home {
         Self { cluster: cluster.unwrap_or(uid).to_owned(), uid: uid.to_owned() }
     }
 
+    /// The cluster that tags name, if they name one.
+    pub fn of(tags: &BTreeSet<String>) -> Option<Self> {
+        let value = |name: &str| tags.iter().find_map(|tag| tag.strip_prefix(name));
+        Some(Self::new(Some(value(CLUSTER)?), value(HOME)?))
+    }
+
     /// The id it is known by.
     pub fn cluster(&self) -> &str {
         &self.cluster
@@ -96,5 +102,19 @@ pub fn is_ours(tag: &str) -> bool {
 impl fmt::Display for Home {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.cluster)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_name_their_cluster_unless_some_are_missing() {
+        let home = Home::new(Some("east"), "1234");
+        let mut tags = home.tags("u1");
+        assert_eq!(Home::of(&tags), Some(home.clone()));
+        tags.remove(&home.cluster_tag());
+        assert_eq!(Home::of(&tags), None);
     }
 }

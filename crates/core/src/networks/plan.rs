@@ -89,6 +89,13 @@ pub enum Step {
         /// The same of its description.
         description: Option<String>,
     },
+    /// Puts in order what is [broken](Held::broken) of a network.
+    Repair {
+        /// Which.
+        id: String,
+        /// What was seen.
+        broken: String,
+    },
     /// Makes a subnet with our first mark.
     CreateSubnet {
         /// In which network.
@@ -154,6 +161,7 @@ impl Step {
             Self::CreateNetwork { .. } => "create_network",
             Self::TagNetwork { .. } => "tag_network",
             Self::ChangeNetwork { .. } => "change_network",
+            Self::Repair { .. } => "repair_network",
             Self::CreateSubnet { .. } => "create_subnet",
             Self::TagSubnet { .. } => "tag_subnet",
             Self::ChangeSubnet { .. } => "change_subnet",
@@ -170,6 +178,7 @@ impl fmt::Display for Step {
             Self::TagNetwork { id, .. } => write!(f, "tag network {id}"),
             Self::ChangeNetwork { id, name: Some(name), .. } => write!(f, "name network {id} {name}"),
             Self::ChangeNetwork { id, .. } => write!(f, "change network {id}"),
+            Self::Repair { id, broken } => write!(f, "repair network {id}: {broken}"),
             Self::CreateSubnet { spec, .. } => {
                 write!(f, "create subnet {} with gateway {}", spec.cidr, spec.gateway)
             }
@@ -329,9 +338,11 @@ impl Present<'_> {
             return Some(Todo::Step(Step::TagNetwork { id, tags }));
         }
         let is_named = self.main.name.as_ref().is_none_or(|name| *name == self.want.name);
-        let name = (!is_named).then(|| self.want.name.clone())?;
-        let revision = self.main.revision;
-        Some(Todo::Step(Step::ChangeNetwork { id, revision, name: Some(name), description: None }))
+        if !is_named {
+            let (revision, name) = (self.main.revision, Some(self.want.name.clone()));
+            return Some(Todo::Step(Step::ChangeNetwork { id, revision, name, description: None }));
+        }
+        self.main.broken.clone().map(|broken| Todo::Step(Step::Repair { id, broken }))
     }
 
     fn subnet(&self, spec: NetworkSpec, may_replace: bool) -> Option<Todo> {
