@@ -166,6 +166,7 @@ impl Netlink {
     fn receive(&mut self, mut take: impl FnMut(NetlinkMessage<RouteNetlinkMessage>)) -> io::Result<()> {
         self.buffer.clear();
         self.socket.recv(&mut self.buffer, 0)?;
+        make_legible(&mut self.buffer);
         let mut rest = &self.buffer[..];
         while !rest.is_empty() {
             let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
@@ -176,6 +177,35 @@ impl Netlink {
             take(message);
         }
         Ok(())
+    }
+}
+
+/// An alias may be any bytes; the decoder knows text only, and gives up the whole list for a single one of anybody's links. What
+/// is no text becomes question marks.
+fn make_legible(bytes: &mut [u8]) {
+    /// `RTM_NEWLINK`, what precedes its attributes, and `IFLA_IFALIAS`.
+    const NEW_LINK: u16 = 16;
+    const HEADERS: usize = 32;
+    const ALIAS: u16 = 20;
+    let number = |bytes: &[u8], at: usize| Some(u16::from_ne_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
+    let mut start = 0;
+    while let Some(&[a, b, c, d]) = bytes.get(start..).and_then(|rest| rest.first_chunk::<4>()) {
+        let length = u32::from_ne_bytes([a, b, c, d]) as usize;
+        let (end, is_link) = ((start + length).min(bytes.len()), number(bytes, start + 4) == Some(NEW_LINK));
+        let mut at = start + HEADERS;
+        while let Some((size, kind)) = number(&bytes[..end], at).zip(number(&bytes[..end], at + 2))
+            && is_link
+        {
+            let size = usize::from(size).max(4);
+            if kind == ALIAS
+                && let Some(text) = bytes.get_mut(at + 4..(at + size).min(end))
+                && std::str::from_utf8(text).is_err()
+            {
+                text.iter_mut().filter(|byte| !byte.is_ascii()).for_each(|byte| *byte = b'?');
+            }
+            at += size.next_multiple_of(4);
+        }
+        start += length.max(HEADERS / 2).next_multiple_of(4);
     }
 }
 
@@ -211,4 +241,38 @@ pub(crate) fn is_too_much(error: &io::Error) -> bool {
 pub fn is_absent(error: &io::Error) -> bool {
     // ENOENT, ESRCH, ENODEV, EADDRNOTAVAIL.
     matches!(error.raw_os_error(), Some(2 | 3 | 19 | 99))
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_alias_that_is_no_text_spoils_no_list() {
+        let mut bytes = Vec::new();
+        for alias in ["fine", "odd#", "also fine"] {
+            let mut message = LinkMessage::default();
+            message.attributes.push(LinkAttribute::Mtu(1500));
+            message.attributes.push(LinkAttribute::IfAlias(alias.into()));
+            encode(RouteNetlinkMessage::NewLink(message), 0, 1, &mut bytes);
+        }
+        let odd = bytes.iter().position(|byte| *byte == b'#').expect("it is there");
+        bytes[odd] = 0xff;
+        make_legible(&mut bytes);
+        assert_eq!(bytes[odd], b'?');
+        assert_eq!(bytes.iter().filter(|byte| **byte == b'?').count(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_odd(mut bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 14..18_u8) {
+            if let Some(byte) = bytes.get_mut(4) {
+                *byte = kind;
+            }
+            make_legible(&mut bytes);
+        }
+    }
 }
