@@ -17,7 +17,7 @@ use crate::{end_of, sections};
 const OBSERVE: &str = concat!(include_str!("../../tools.sh"), include_str!("observe.sh"));
 /// What it takes to change something: it reads [`CHANGE`] and its input.
 const START: &str = concat!(include_str!("../../tools.sh"), include_str!("../../start.sh"));
-const CHANGE: &str = include_str!("change.sh");
+const CHANGE: &str = include_str!("../../change.sh");
 
 /// Why it is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
