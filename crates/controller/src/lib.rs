@@ -17,6 +17,7 @@ pub mod follow;
 pub mod found;
 pub mod health;
 pub mod leases;
+mod local;
 pub mod metrics;
 pub mod networks;
 pub mod pace;

@@ -17,8 +17,8 @@ use kube::{Api, Client, ResourceExt};
 use super::Options;
 use super::kernel::observe;
 use super::links::{again, detect};
-use super::traffic::Here;
 use crate::found::Found;
+use crate::local::Here;
 
 /// Nodes of a page.
 const PAGE: u32 = 100;
