@@ -205,7 +205,7 @@ fn make_legible(bytes: &mut [u8]) {
             }
             at += size.next_multiple_of(4);
         }
-        start += length.max(HEADERS).next_multiple_of(4);
+        start += length.max(HEADERS / 2).next_multiple_of(4);
     }
 }
 

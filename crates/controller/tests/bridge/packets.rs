@@ -64,7 +64,7 @@ async fn a_gateway_moves_and_no_route_is_lost() {
         let [host, _other] = hosts(&site, uid, networks[0]);
         assert!(reaches(&host, gateway));
         site.machine.sh(&format!("ip route add {far} via {}", own[0]));
-        let mut pings = host.inside({
+        let pings = host.inside({
             let from = host.pid();
             let near = own[1];
             move || {
@@ -82,7 +82,8 @@ async fn a_gateway_moves_and_no_route_is_lost() {
         let prefix = range.split_once('/').expect("a range").1;
         let bridge = causeway_datapath::networks::mark::link_name(uid);
         site.machine.sh(&format!("ip addr add {gateway}/{prefix} dev {bridge}"));
-        assert_eq!(site.converge(&want(uid, range, moved)).await.expect("moved"), ["change_subnet"]);
+        let done = site.converge(&want(uid, range, moved)).await.expect("moved");
+        assert_eq!(done, ["repair_network", "change_subnet"]);
         assert!(reaches(&host, moved) && reaches_not(&host, gateway));
     }
 }
@@ -92,8 +93,8 @@ async fn what_is_outside_is_reached_with_translation_and_not_without() {
     let mut site = Site::new(false);
     let outside = Netns::new();
     site.machine.sh(&format!(
-        "ip link add up type veth peer name eth0 netns {}; ip link set up up
-         ip addr add 192.0.2.1/24 dev up; ip addr add 2001:db8::1/64 dev up nodad",
+        "ip link add outer type veth peer name eth0 netns {}; ip link set outer up
+         ip addr add 192.0.2.1/24 dev outer; ip addr add 2001:db8::1/64 dev outer nodad",
         outside.pid()
     ));
     // It knows no way back.

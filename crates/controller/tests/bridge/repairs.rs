@@ -52,8 +52,8 @@ async fn whatever_somebody_does_to_a_bridge_is_put_right() {
         ("ip link set {} type bridge stp_state 1", &["repair_network"]),
         ("ip link set {} group default", &["repair_network"]),
         ("ip link set {} group 7; ip link set {} down", &["repair_network"]),
-        ("ip link set {} alias ''", &["tag_network"]),
-        ("ip link set {} alias causeway-uid=a", &["tag_network"]),
+        ("ip link set {} alias ''", &["tag_network", "tag_subnet"]),
+        ("ip link set {} alias causeway-uid=a", &["tag_network", "tag_subnet"]),
         ("ip addr flush dev {}", &["repair_network", "create_subnet"]),
         ("ip addr add 10.1.0.7/24 dev {}", &["repair_network", "change_subnet"]),
         ("ip addr add 10.9.0.7/24 dev {}", &["repair_network", "delete_subnet"]),
@@ -69,13 +69,12 @@ async fn whatever_somebody_does_to_a_bridge_is_put_right() {
     }
 }
 
-/// All of ours, without numbers that the kernel gives out.
+/// All of ours, without what follows from whether anything is attached.
 fn listing(site: &Site) -> String {
-    let (links, rules) = (
-        "ip -d -o link show type bridge | cut -d: -f2- | sed 's/ qlen.*link/ link/; s/ [a-z_]*timer *[0-9.]*//g' | sort",
-        "ip -o addr show scope global | cut -d: -f2- | sort; nft list table inet causeway-networks",
-    );
-    site.machine.sh(&format!("{links}; {rules}"))
+    site.machine.sh(
+        r"ip -d -o link show type bridge | sed -E 's/^.*(cw[0-9a-f]{13}): <([^>]*)>.* group ([0-9a-z]+).*ether ([^ ]*).*forward_delay ([0-9]+).*stp_state ([0-9]).*(alias .*)/\1 \2 \3 \4 \5 \6 \7/; s/NO-CARRIER,//' | sort
+          ip -o addr show scope global | cut -d: -f2- | sort; nft list table inet causeway-networks",
+    )
 }
 
 #[tokio::test]
@@ -109,24 +108,34 @@ async fn bridges_of_others_are_never_touched() {
     site.converge(&absent("a")).await.expect("gone");
     assert_eq!(listing(), before);
     site.machine.sh("ip link add plain0 type bridge");
-    let trouble = site.apply(Step::DeleteNetwork { id: "plain0".into() }).await.expect_err("it is another's");
+    let trouble = site
+        .apply(Step::DeleteNetwork { id: "plain0".into(), revision: None })
+        .await
+        .expect_err("it is another's");
     assert_eq!(trouble.reason(), "Changed");
 }
 
 #[tokio::test]
 async fn what_cannot_be_is_refused_and_says_why() {
     let site = Site::new(false);
-    site.machine.sh(&format!("ip link add {} type dummy", link_name("a")));
+    site.machine.sh(&format!("ip link add {} type veth peer name other", link_name("a")));
     let trouble = site.converge(&its()).await.expect_err("the name is taken");
     assert_eq!(trouble.reason(), "Refused");
     assert!(trouble.to_string().contains(&link_name("a")), "{trouble}");
-    site.machine.sh("ip link add up type dummy; ip addr add 10.1.0.77/16 dev up");
+    site.machine.sh("ip addr add 10.1.0.77/16 dev other");
     let trouble = site.converge(&want("b", RANGE, GATEWAY)).await.expect_err("the addresses are taken");
     assert!(
-        trouble.reason() == "Refused" && trouble.to_string().contains("10.1.0.0/16 on link up"),
+        trouble.reason() == "Refused" && trouble.to_string().contains("10.1.0.0/16 on link other"),
         "{trouble}"
     );
-    let missing = site.apply(Step::DeleteNetwork { id: "nobody".into() }).await.expect_err("it is not there");
+    site.machine.sh(r#"ip link add 'br"*' type bridge"#);
+    let odd = Step::TagNetwork { id: r#"br"*"#.into(), tags: home().tags("c") };
+    let trouble = site.apply(odd).await.expect_err("no rule can be about it");
+    assert_eq!(trouble.reason(), "Refused", "{trouble}");
+    let missing = site
+        .apply(Step::DeleteNetwork { id: "nobody".into(), revision: None })
+        .await
+        .expect_err("it is not there");
     assert_eq!(missing.reason(), "Missing");
 }
 

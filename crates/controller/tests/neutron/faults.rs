@@ -99,7 +99,7 @@ async fn nothing_is_gone_because_a_proxy_knows_no_such_path() {
         json!({"NeutronError": {"type": "HTTPNotFound", "message": "no", "detail": ""}}).to_string();
     for body in ["<h1>404</h1>", &not_found] {
         proxy.tell(Rule::on_any("/v2.0").answer(404, body.to_owned()));
-        let result = neutron.apply(&Step::DeleteNetwork { id: id.clone() }).await;
+        let result = neutron.apply(&Step::DeleteNetwork { id: id.clone(), revision: None }).await;
         assert!(matches!(result, Err(Trouble::Refused(_))), "{result:?}");
         let result = neutron.look(&home, &Look::All).await;
         assert!(matches!(result, Err(Trouble::Refused(_))), "{result:?}");

@@ -59,7 +59,7 @@ async fn a_network_with_a_subnet_is_made_changed_seen_and_deleted() {
         assert_eq!(neutron.apply(&drop).await, Ok(Seen::SubnetGone(id.clone(), subnet.clone())));
     }
     for _ in 0..2 {
-        let gone = neutron.apply(&Step::DeleteNetwork { id: id.clone() }).await;
+        let gone = neutron.apply(&Step::DeleteNetwork { id: id.clone(), revision: None }).await;
         assert_eq!(gone, Ok(Seen::Gone(id.clone())), "gone already is as good");
     }
     assert_eq!(all(&neutron, &home).await, []);
@@ -82,8 +82,10 @@ async fn what_is_in_use_stays() {
     let id = made(&neutron, &home, "a").await.id;
     let subnet = given_subnet(&neutron, &home, &id, spec("10.1.0.0/24")).await;
     server.api().occupy(&id).await;
-    let steps =
-        [Step::DeleteSubnet { network: id.clone(), id: subnet }, Step::DeleteNetwork { id: id.clone() }];
+    let steps = [
+        Step::DeleteSubnet { network: id.clone(), id: subnet },
+        Step::DeleteNetwork { id: id.clone(), revision: None },
+    ];
     for step in steps {
         let used = neutron.apply(&step).await;
         assert!(matches!(used, Err(Trouble::InUse(_))), "{used:?}");

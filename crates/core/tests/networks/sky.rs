@@ -129,7 +129,10 @@ impl Sky {
                 self.network(network, None)?.subnets.remove(id);
                 Ok(Seen::SubnetGone(network.clone(), id.clone()))
             }
-            Step::DeleteNetwork { id } => {
+            Step::DeleteNetwork { id, revision } => {
+                if self.networks.contains_key(id) {
+                    self.network(id, *revision)?;
+                }
                 if self.used.contains(id) {
                     return Err(Trouble::InUse("a port".into()));
                 }

@@ -30,6 +30,9 @@ pub(super) fn mark(kernel: &mut Netlink, index: u32, group: Group, alias: Option
 }
 
 pub(super) fn put_in_order(kernel: &mut Netlink, index: u32) -> io::Result<()> {
+    // The kernel sets the delay before the protocol, and with the protocol on refuses to have none: so that goes first.
+    let first = a_bridge(index, vec![InfoBridge::StpState(BridgeStpState::Disabled)]);
+    make(kernel, RouteNetlinkMessage::NewLink(first), 0)?;
     make(kernel, RouteNetlinkMessage::NewLink(in_order(index)), 0)
 }
 
@@ -67,12 +70,17 @@ pub(super) fn move_address(
 
 /// A bridge that is up and passes packets on at once.
 fn in_order(index: u32) -> LinkMessage {
-    let mut message = LinkMessage::default();
-    message.header.index = index;
+    let settings = vec![InfoBridge::StpState(BridgeStpState::Disabled), InfoBridge::ForwardDelay(0)];
+    let mut message = a_bridge(index, settings);
     message.header.flags = LinkFlags::Up;
     message.header.change_mask = LinkFlags::Up;
-    let bridge = vec![InfoBridge::StpState(BridgeStpState::Disabled), InfoBridge::ForwardDelay(0)];
-    let info = vec![LinkInfo::Kind(InfoKind::Bridge), LinkInfo::Data(InfoData::Bridge(bridge))];
+    message
+}
+
+fn a_bridge(index: u32, settings: Vec<InfoBridge>) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    let info = vec![LinkInfo::Kind(InfoKind::Bridge), LinkInfo::Data(InfoData::Bridge(settings))];
     message.attributes.push(LinkAttribute::LinkInfo(info));
     message
 }

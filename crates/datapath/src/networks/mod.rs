@@ -22,7 +22,7 @@ use causeway_core::networks::Home;
 use ipnet::IpNet;
 
 use crate::netlink::Netlink;
-use mark::Group;
+use mark::{Group, is_plain};
 
 /// A bridge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,9 +68,10 @@ pub struct Links {
 }
 
 impl Links {
-    /// The bridges with a mark of Causeway's.
+    /// The bridges with a mark of Causeway's. One of an odd name was never marked by us.
     pub fn ours(&self) -> impl Iterator<Item = (&str, &Bridge)> {
-        self.bridges.iter().filter(|(_, bridge)| bridge.is_ours()).map(|(name, it)| (name.as_str(), it))
+        let ours = self.bridges.iter().filter(|(name, bridge)| is_plain(name) && bridge.is_ours());
+        ours.map(|(name, bridge)| (name.as_str(), bridge))
     }
 
     /// A link with addresses of a range, other than this one: packets for these would go to one of the two.

@@ -8,6 +8,8 @@
 
 mod render;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use causeway_core::Family;
 
 use super::Links;
@@ -38,18 +40,38 @@ pub enum Trouble {
 
 /// The rules that should be there or are there, in the one way in which they are compared.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Table(Vec<String>);
+pub struct Table {
+    /// Line by line, without what is in sets.
+    pub(crate) lines: Vec<String>,
+    /// What is in each set.
+    pub(crate) sets: BTreeMap<String, BTreeSet<String>>,
+}
 
 impl Table {
     /// What they should be. Without a bridge of ours there is no table.
     pub fn of(links: &Links) -> Option<Self> {
         links.ours().next()?;
-        Some(Self::read(&render::render(links)))
+        Some(render::read(&render::render(links)))
     }
+}
 
-    fn read(listing: &str) -> Self {
-        Self(render::normal(listing))
-    }
+/// The bridges of ours whose part of the rules is not what it should be. What is there too much and concerns none of them
+/// is the first one's to put right.
+pub fn wrong(links: &Links, have: Option<&Table>) -> BTreeSet<String> {
+    let names = || links.ours().map(|(name, _)| name.to_owned());
+    let Some(want) = Table::of(links) else { return BTreeSet::new() };
+    let have = match have {
+        Some(have) if *have == want => return BTreeSet::new(),
+        Some(have) if have.lines == want.lines => have,
+        _ => return names().collect(),
+    };
+    let none = BTreeSet::new();
+    let sets = want.sets.keys().chain(have.sets.keys()).map(String::as_str);
+    let of = |table: &'_ Table, name: &str| table.sets.get(name).unwrap_or(&none).clone();
+    let differing: BTreeSet<String> = sets.flat_map(|name| &of(&want, name) ^ &of(have, name)).collect();
+    let concerned = links.ours().filter(|(name, bridge)| render::concerns(&differing, name, bridge));
+    let concerned: BTreeSet<String> = concerned.map(|(name, _)| name.to_owned()).collect();
+    if concerned.is_empty() { names().take(1).collect() } else { concerned }
 }
 
 /// The families of which packets have to be forwarded, because their addresses are translated.
@@ -67,7 +89,7 @@ pub async fn look<R: Run + ?Sized>(run: &R) -> Result<Option<Table>, Trouble> {
     let output = run.run(&["bash", "-c", OBSERVE, "causeway-networks"], b"").await.map_err(unanswered)?;
     let sections = answer(&output)?;
     match sections.find("table") {
-        Some(section) if section.status == 0 => Ok(Some(Table::read(&section.text))),
+        Some(section) if section.status == 0 => Ok(Some(render::read(&section.text))),
         Some(section) if section.text.contains("No such file or directory") => Ok(None),
         section => Err(failed(section)),
     }

@@ -1,5 +1,7 @@
 //! What bridges are to a plan.
 
+use std::collections::BTreeSet;
+
 use causeway_core::networks::mark::is_ours;
 use causeway_core::networks::{Held, HeldSubnet, Home, Look};
 use causeway_core::{Cidr, Family};
@@ -10,8 +12,8 @@ use causeway_datapath::networks::{Bridge, Links};
 /// What is wrong with what all bridges share.
 #[derive(Debug, Default)]
 pub(super) struct Flaws {
-    /// The rules are not what they should be.
-    pub(super) rules: bool,
+    /// The bridges whose part of the rules is not what it should be.
+    pub(super) rules: BTreeSet<String>,
     /// Nothing of these families is forwarded, though it should be.
     pub(super) forwarding: Vec<Family>,
 }
@@ -19,7 +21,7 @@ pub(super) struct Flaws {
 /// Everything that was looked for.
 pub(super) fn found(home: &Home, look: &Look, links: &Links, nat: bool, flaws: &Flaws) -> Vec<Held> {
     let bridges = links.bridges.iter().filter(|(name, bridge)| is_meant(home, look, name, bridge));
-    bridges.map(|(name, bridge)| held(home, look, name, bridge, broken(bridge, nat, flaws))).collect()
+    bridges.map(|(name, bridge)| held(home, look, name, bridge, broken(name, bridge, nat, flaws))).collect()
 }
 
 fn is_meant(home: &Home, look: &Look, name: &str, bridge: &Bridge) -> bool {
@@ -96,7 +98,7 @@ pub(super) fn group(bridge: &Bridge, nat: bool) -> Option<Group> {
 }
 
 /// What is not in order of a bridge that is marked.
-pub(super) fn broken(bridge: &Bridge, nat: bool, flaws: &Flaws) -> Option<String> {
+pub(super) fn broken(name: &str, bridge: &Bridge, nat: bool, flaws: &Flaws) -> Option<String> {
     let group = group(bridge, nat)?;
     let mut broken = Vec::new();
     if !bridge.up {
@@ -108,8 +110,8 @@ pub(super) fn broken(bridge: &Bridge, nat: bool, flaws: &Flaws) -> Option<String
     if bridge.group != group {
         broken.push(format!("its group is {}, not {}", bridge.group.0, group.0));
     }
-    if flaws.rules {
-        broken.push("the rules that keep networks apart are not what they should be".to_owned());
+    if flaws.rules.contains(name) {
+        broken.push("the rules that keep it apart from others are not what they should be".to_owned());
     }
     let families: Vec<Family> = bridge.ranges().into_iter().map(Cidr::family).collect();
     let off = flaws.forwarding.iter().filter(|family| nat && families.contains(family));

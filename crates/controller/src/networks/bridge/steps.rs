@@ -9,8 +9,8 @@ use causeway_core::networks::mark::is_taken;
 use causeway_core::networks::plan::SubnetChange;
 use causeway_core::networks::{Held, HeldSubnet, Home, Look, NetworkSpec, Seen, Step, Trouble};
 use causeway_datapath::netlink::is_absent;
-use causeway_datapath::networks::mark::{Group, alias, link_name};
-use causeway_datapath::networks::table::{self, Table, translated};
+use causeway_datapath::networks::mark::{Group, alias, is_plain, link_name};
+use causeway_datapath::networks::table::{self, translated};
 use causeway_datapath::networks::{Bridge, Kernel, Links, settings};
 use ipnet::IpNet;
 
@@ -47,7 +47,7 @@ impl Site {
             }
             Step::ChangeSubnet { network, id, change, .. } => self.change_subnet(network, id, change).await,
             Step::DeleteSubnet { network, id } => self.delete_subnet(network, id).await,
-            Step::DeleteNetwork { id } => self.delete(id).await,
+            Step::DeleteNetwork { id, .. } => self.delete(id).await,
         }
     }
 
@@ -78,6 +78,10 @@ impl Site {
         let bridge = self.bridge(id)?;
         let alias = alias(tags)
             .ok_or_else(|| Trouble::Refused(format!("the tags of bridge {id} do not fit into its alias")))?;
+        if is_taken(tags) && !is_plain(id) {
+            let why = "letters, digits and -_.: make a name that rules can be written about";
+            return Err(Trouble::Refused(format!("bridge {id}: {why}; rename it")));
+        }
         let wanted = Bridge { tags: tags.clone(), ..bridge.clone() };
         let group = match held::group(&wanted, self.nat) {
             Some(group) => group,
@@ -117,7 +121,7 @@ impl Site {
         settings::of_bridge(id);
         let links = self.settle().await?;
         let bridge = find(&links, id)?;
-        match held::broken(bridge, self.nat, &flaws(&links).await?) {
+        match held::broken(id, bridge, self.nat, &flaws(&links).await?) {
             Some(broken) => Err(Trouble::Refused(format!("bridge {id} does not stay in order: {broken}"))),
             None => Ok(Seen::Network(held::plain(id, bridge))),
         }
@@ -230,10 +234,12 @@ fn address(address: IpAddr, range: Cidr) -> Result<IpNet, Trouble> {
 
 /// What is wrong with what bridges share. Without any of ours nothing is asked for.
 async fn flaws(links: &Links) -> Result<Flaws, Trouble> {
-    let Some(want) = Table::of(links) else { return Ok(Flaws::default()) };
+    if links.ours().next().is_none() {
+        return Ok(Flaws::default());
+    }
     let have = table::look(&Here).await.map_err(of_rules)?;
     let forwarding = translated(links).filter(|family| !settings::forwards(*family)).collect();
-    Ok(Flaws { rules: have != Some(want), forwarding })
+    Ok(Flaws { rules: table::wrong(links, have.as_ref()), forwarding })
 }
 
 /// Has the rules be what these links need, and packets forwarded where that is wanted.
@@ -273,5 +279,24 @@ fn trouble(what: &str, error: &io::Error) -> Trouble {
         }
         _ if error.raw_os_error().is_none() => Trouble::unreachable(why),
         _ => Trouble::Refused(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_kernel_says_what_follows_from_it() {
+        // EPERM, EROFS, ENODEV, EINVAL, EAGAIN.
+        for (code, reason) in
+            [(1, "Forbidden"), (30, "Forbidden"), (19, "Missing"), (22, "Refused"), (11, "CloudUnreachable")]
+        {
+            let trouble = trouble("cw1", &io::Error::from_raw_os_error(code));
+            assert_eq!(trouble.reason(), reason, "{trouble}");
+            assert_eq!(trouble.to_string().contains("CAP_NET_ADMIN"), reason == "Forbidden", "{trouble}");
+        }
+        let odd = trouble("links", &io::ErrorKind::InvalidData.into());
+        assert_eq!(odd.reason(), "CloudUnreachable");
     }
 }

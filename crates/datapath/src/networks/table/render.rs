@@ -6,8 +6,8 @@ use std::net::IpAddr;
 
 use causeway_core::{Cidr, Family};
 
-use super::TABLE;
-use crate::networks::Links;
+use super::{TABLE, Table};
+use crate::networks::{Bridge, Links};
 
 /// Another's hosts, and another's gateway, which is an address of this very machine. Bridged packets also come by where
 /// `br_netfilter` is loaded, from a bridge to itself.
@@ -87,13 +87,13 @@ fn set(name: &str, kind: &str, elements: impl Iterator<Item = impl Display>) -> 
     format!("set {name} {{\n{kind}\n{line}}}\n")
 }
 
-/// A listing line by line, with the elements of a set in one line and in one order, and addresses in one spelling.
-pub(super) fn normal(listing: &str) -> Vec<String> {
-    let mut lines = Vec::new();
+/// A listing, with the elements of sets in one order and addresses in one spelling.
+pub(super) fn read(listing: &str) -> Table {
+    let mut table = Table::default();
     let mut rest = listing.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     while let Some(line) = rest.next() {
         let Some(first) = line.strip_prefix("elements = {") else {
-            lines.push(line.split_whitespace().collect::<Vec<_>>().join(" "));
+            table.lines.push(line.split_whitespace().collect::<Vec<_>>().join(" "));
             continue;
         };
         let mut text = first.to_owned();
@@ -102,10 +102,19 @@ pub(super) fn normal(listing: &str) -> Vec<String> {
             text += more;
         }
         let elements = text.trim_end_matches('}').split(',').map(element).filter(|it| !it.is_empty());
-        let elements: BTreeSet<String> = elements.collect();
-        lines.push(format!("elements {}", elements.into_iter().collect::<Vec<_>>().join(", ")));
+        let opened = table.lines.iter().rev().find_map(|line| line.strip_prefix("set ")).unwrap_or_default();
+        table.sets.insert(opened.to_owned(), elements.collect());
     }
-    lines
+    table
+}
+
+/// Whether any of these elements is about a bridge.
+pub(super) fn concerns(elements: &BTreeSet<String>, name: &str, bridge: &Bridge) -> bool {
+    let name = quoted(name);
+    let has = |text: String| elements.contains(&text);
+    elements.iter().any(|element| element.split_whitespace().any(|word| word == name))
+        || bridge.addresses.iter().any(|address| has(address.addr().to_string()))
+        || bridge.ranges().into_iter().any(|range| has(range.to_string()))
 }
 
 fn element(text: &str) -> String {
@@ -122,8 +131,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::networks::Bridge;
     use crate::networks::mark::Group;
+    use crate::networks::table::wrong;
 
     fn links(nat: bool) -> Links {
         let bridge = |index: u32, addresses: &[&str]| Bridge {
@@ -162,15 +171,34 @@ mod tests {
                 "elements = { 10.7.0.0/24,\n\t\t 10.0.0.0/16 }",
             )
             .replace("set own4", "\n\tset   own4");
-        assert_eq!(normal(&printed), normal(&text));
-        assert_ne!(normal(&text.replace("@pairs drop", "@pairs accept")), normal(&text));
-        assert_ne!(normal(&text.replace(", 10.7.0.0/24", "")), normal(&text));
+        assert_eq!(read(&printed), read(&text));
+        assert_ne!(read(&text.replace("@pairs drop", "@pairs accept")), read(&text));
+        assert_ne!(read(&text.replace(", 10.7.0.0/24", "")), read(&text));
+    }
+
+    #[test]
+    fn each_bridge_answers_for_its_own_part_and_the_first_for_what_is_nobodys() {
+        let (links, text) = (links(true), render(&links(true)));
+        let wrong = |text: &str| wrong(&links, Some(&read(text))).into_iter().collect::<Vec<_>>().join(" ");
+        assert_eq!(wrong(&text), "");
+        for (from, to, names) in [
+            ("@pairs drop", "@pairs accept", "cw1 cw2"),
+            ("elements = { \"cw1\", \"cw2\" }", "elements = { \"cw1\" }", "cw2"),
+            ("\"cw1\" . \"cw1\"", "\"cw1\" . \"cw1\", \"cw1\" . \"cw2\"", "cw1 cw2"),
+            ("10.0.0.0/16, 10.7.0.0/24", "10.7.0.0/24", "cw1"),
+            ("10.0.0.0/16, 10.7.0.0/24", "10.0.0.0/16, 10.7.0.0/24, 10.8.0.0/24", "cw1"),
+            ("\"cw2\" }", "\"cw2\", \"gone\" }", "cw1"),
+        ] {
+            assert_ne!(text.replace(from, to), text, "{from}");
+            assert_eq!(wrong(&text.replace(from, to)), names, "{from} -> {to}");
+        }
+        assert_eq!(super::super::wrong(&links, None).len(), 2);
     }
 
     proptest! {
         #[test]
         fn no_listing_is_too_odd(text in "(\\PC|\n|elements = \\{|\\}|,)*") {
-            let _ = normal(&text);
+            let _ = read(&text);
         }
     }
 }
