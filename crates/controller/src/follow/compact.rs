@@ -70,16 +70,18 @@ pub(super) async fn read(
     mut reader: Reader,
     object: &mut impl FnMut(&[u8]) -> Result<(), DecodeError>,
 ) -> Result<String, Failure> {
-    let stalls = |_| Failure::Cut("the list stalled");
-    let answer = timeout(STALLED, client.send(request.map(Body::from))).await.map_err(stalls)?;
+    // Silence before the first word says nothing about this form.
+    let silent = |_| Failure::Error(kube::Error::Service("the API server does not answer".into()));
+    let answer = timeout(STALLED, client.send(request.map(Body::from))).await.map_err(silent)?;
     let answer = answer.map_err(Failure::Error)?;
     if !answer.status().is_success() {
-        return Err(timeout(STALLED, refusal(answer)).await.map_err(stalls)?);
+        return Err(timeout(STALLED, refusal(answer)).await.map_err(silent)?);
     }
     let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if !kind.is_some_and(|kind| kind.starts_with(PROTOBUF)) {
         return Err(Failure::Absent(format!("the answer is {}", kind.unwrap_or("anything"))));
     }
+    let stalls = |_| Failure::Cut("the list stalled");
     let mut body = answer.into_body();
     while let Some(frame) = timeout(STALLED, body.frame()).await.map_err(stalls)? {
         if let Ok(data) = frame.map_err(Failure::Error)?.into_data() {
@@ -107,11 +109,10 @@ async fn refusal(answer: Response<Body>) -> Failure {
 
 /// The server's own words, in whichever form they are.
 fn status(code: StatusCode, body: &Bytes) -> Status {
-    if let Some(Refusal { message, reason }) = Refusal::read(body) {
-        return Status::failure(&message, &reason).with_code(code.as_u16());
-    }
-    serde_json::from_slice(body).unwrap_or_else(|_| {
-        let text = String::from_utf8_lossy(body);
-        Status::failure(text.trim(), "Unknown").with_code(code.as_u16())
-    })
+    let said = match Refusal::read(body) {
+        Some(Refusal { message, reason }) => Status::failure(&message, &reason),
+        None => serde_json::from_slice(body)
+            .unwrap_or_else(|_| Status::failure(String::from_utf8_lossy(body).trim(), "Unknown")),
+    };
+    said.with_code(code.as_u16())
 }
