@@ -147,7 +147,7 @@ fn client_with<F: Future<Output = Response<Body>> + Send>(
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
         let (inner, give, all) = (inner.clone(), give.clone(), all.clone());
         async move {
-            if !request.headers().get("accept").is_some_and(|kind| kind == PROTOBUF) {
+            if request.headers().get("accept").is_none_or(|kind| kind != PROTOBUF) {
                 return Ok::<_, kube::Error>(inner.send(request).await?.map(Body::new));
             }
             assert_eq!(request.headers()["accept-encoding"], "identity");
@@ -159,10 +159,11 @@ fn client_with<F: Future<Output = Response<Body>> + Send>(
 }
 
 type Value = causeway_core::leases::Seen;
+type Said = Result<Seen<String, Value>, String>;
 
 /// What was said of nodes so far; it ends with this.
 struct Follower {
-    said: Arc<Mutex<Vec<Result<Seen<String, Value>, String>>>>,
+    said: Arc<Mutex<Vec<Said>>>,
     _task: AbortOnDropHandle<Infallible>,
 }
 

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, Collected, Limited};
 use kube::Client;
 use kube::api::{ListParams, VersionMatch, WatchParams};
 use kube::client::Body;
@@ -98,7 +98,7 @@ pub(super) async fn read(
 async fn refusal(answer: Response<Body>) -> Failure {
     let code = answer.status();
     let body = Limited::new(answer.into_body(), REFUSAL).collect().await;
-    let status = status(code, &body.map(|body| body.to_bytes()).unwrap_or_default());
+    let status = status(code, &body.map(Collected::to_bytes).unwrap_or_default());
     match code.as_u16() {
         400 | 406 | 415 | 422 => Failure::Absent(status.message),
         // The server has forgotten that version, or has not heard of it yet.
