@@ -2,8 +2,8 @@
 //!
 //! The client library's own connections wait for an acknowledgement before each small write (no TCP_NODELAY)
 //! and for an answer without limit. Here a call that is not a watch or an exec has its whole answer within
-//! [`READ`] or [`WRITE`], or fails; of a watch or an exec the first answer is bounded, the rest is its owner's
-//! business. A peer that vanished silently is noticed by keep-alive probes.
+//! [`READ`] or [`WRITE`], or fails; of a watch, an exec or what [`Streams`] the first answer is bounded, the rest is
+//! its owner's business. A peer that vanished silently is noticed by keep-alive probes.
 
 use std::time::Duration;
 
@@ -27,6 +27,10 @@ pub const WRITE: Duration = Duration::from_secs(10);
 const CONNECT: Duration = Duration::from_secs(5);
 /// After so long in silence a peer is probed, and given up after as long again.
 const QUIET: Duration = Duration::from_secs(20);
+
+/// Marks a request whose answer is taken in as it comes, by somebody who bounds each wait: it is never held as a whole.
+#[derive(Debug, Clone, Copy)]
+pub struct Streams;
 
 /// How we are known to a server, unless the configuration says otherwise.
 const AGENT: &str = concat!("causeway/", env!("CARGO_PKG_VERSION"));
@@ -112,7 +116,8 @@ where
 fn is_stream(request: &Request<Body>) -> bool {
     let watches =
         request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
-    watches || request.headers().contains_key(header::UPGRADE)
+    let is_marked = request.extensions().get::<Streams>().is_some();
+    watches || is_marked || request.headers().contains_key(header::UPGRADE)
 }
 
 #[cfg(test)]
@@ -159,6 +164,16 @@ mod tests {
         let watch = maps.watch(&WatchParams::default(), "0").await;
         assert!(watch.is_err(), "its beginning is bounded too");
         assert_eq!(asked.elapsed().as_secs(), READ.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_taken_in_as_it_comes_is_given_on_before_its_end() {
+        let part = "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{";
+        let client = unfinished(part).await.into_client();
+        let request = Request::get("/").extension(Streams).body(Body::empty()).expect("a request");
+        let mut body = client.send(request).await.expect("its beginning").into_body();
+        let first = body.frame().await.expect("a frame").expect("no error");
+        assert_eq!(first.into_data().ok().as_deref(), Some(&b"{"[..]));
     }
 
     #[tokio::test]

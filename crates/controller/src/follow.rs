@@ -1,9 +1,13 @@
 //! Following the objects of one kind: a list, then what changes, for ever.
 //!
 //! Each list replaces what was known, so what happened while nobody watched is seen too. Objects are converted as
-//! they arrive, from a streaming list where the server has them, else page by page: never is a whole list of
-//! full objects held. A kind whose definition is missing, one that may not be read and one without objects are
-//! three different things to see.
+//! they arrive, from a [`compact`] list where that is asked for, else from a streaming list, else page by page, as the
+//! server has them: never is a whole list of full objects held. A kind whose definition is missing, one that may not be
+//! read and one without objects are three different things to see.
+
+mod compact;
+mod protobuf;
+mod round;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -12,31 +16,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_core::room::Change;
-use futures::{Stream, StreamExt};
-use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::{Api, Resource, ResourceExt};
+use kube::api::WatchParams;
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep};
 
 use crate::found::Found;
 use crate::pace::Pace;
 
+pub use compact::Decode;
+use round::{Follower, Round};
+
 /// Objects of a page, where lists come in pages.
 const PAGE: u32 = 500;
-/// A watch is closed by the server after about this long; one that is silent for longer is dead.
-const WATCH: Duration = Duration::from_secs(290);
-/// A server that sends bookmarks does so about once a minute: a watch without one for so long is dead, though the
-/// machine at its other end may acknowledge what it is sent.
-const BOOKMARKED: Duration = Duration::from_secs(150);
-/// A streaming list that says nothing for this long is given up.
+/// A list that says nothing for this long while it arrives is given up.
 const STALLED: Duration = Duration::from_secs(30);
-/// After so many streaming lists in a row that were never complete pages are listed.
-const CUT_LISTS: u32 = 2;
 /// An API server that is starting forbids everything for a second or two.
 const FORBIDDEN_FOR: Duration = Duration::from_secs(5);
-/// Says in a bookmark that a streaming list is complete.
-const END_OF_LIST: &str = "k8s.io/initial-events-end";
 
 /// What was seen of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +73,7 @@ pub struct Watch<K: Resource> {
     api: Api<Found<K>>,
     params: WatchParams,
     page: u32,
+    compact: Option<Decode<K>>,
     spread: Spread,
     resync: Option<Duration>,
     anew: Option<Arc<Notify>>,
@@ -101,7 +99,7 @@ impl<K: Resource> Watch<K> {
     /// All that an API of a kind gives, where the type is that of many kinds.
     pub fn of(kind: K::DynamicType, api: Api<Found<K>>) -> Self {
         let (params, spread) = (WatchParams::default(), Spread::default());
-        Self { kind, api, params, page: PAGE, spread, resync: None, anew: None }
+        Self { kind, api, params, page: PAGE, compact: None, spread, resync: None, anew: None }
     }
 
     /// Only those with a label.
@@ -122,6 +120,14 @@ impl<K: Resource> Watch<K> {
     #[must_use]
     pub fn pages_of(mut self, objects: u32) -> Self {
         self.page = objects;
+        self
+    }
+
+    /// Lists in the protobuf form, where the server has it. Such a list may be behind what the server's store holds, never
+    /// behind what was seen here before; the watch after it brings the rest.
+    #[must_use]
+    pub fn compact(mut self, decode: Decode<K>) -> Self {
+        self.compact = Some(decode);
         self
     }
 
@@ -182,8 +188,7 @@ where
         convert: C,
         mut tell: impl FnMut(Result<Seen<C::Key, C::Value>, Interruption>),
     ) -> Infallible {
-        let mut follower =
-            Follower { watch: self, convert, version: None, streaming: true, cut: 0, listed: None };
+        let mut follower = Follower::new(self, convert);
         let mut absence = Absence::default();
         let Spread { first, later } = follower.watch.spread;
         if !first.is_zero() {
@@ -210,7 +215,7 @@ where
                 Err(error) => {
                     if matches!(&error, kube::Error::Api(status) if status.code == 404) {
                         // The kind's objects went with its definition: when that is back, they are listed anew.
-                        follower.version = None;
+                        follower.forget();
                     }
                     (absence.judge(&error), describe(&error))
                 }
@@ -280,206 +285,6 @@ impl Absence {
                 news.then(|| Verdict::Forbidden(status.message.clone()))
             }
             _ => None,
-        }
-    }
-}
-
-/// How a round ended without an error.
-enum Round {
-    /// As it should: the next one follows at once.
-    Again,
-    /// The server closed it early.
-    Ended,
-    /// It was closed or fell silent before the list was complete.
-    Cut(&'static str),
-}
-
-struct Follower<K: Resource, C> {
-    watch: Watch<K>,
-    convert: C,
-    /// Where the next watch begins; none: a list comes first.
-    version: Option<String>,
-    /// Whether the server may have streaming lists.
-    streaming: bool,
-    /// How many streaming lists in a row were never complete.
-    cut: u32,
-    /// When everything was last listed.
-    listed: Option<Instant>,
-}
-
-impl<K, C> Follower<K, C>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    C: Convert<K>,
-{
-    fn is_one_of_many(&self) -> bool {
-        !self.watch.spread.later.is_zero()
-    }
-
-    /// A list if one is due, then a watch until it ends.
-    async fn round(
-        &mut self,
-        tell: &mut impl FnMut(Seen<C::Key, C::Value>),
-        pace: &mut Pace,
-    ) -> kube::Result<Round> {
-        if self.version.is_none() && !self.streaming {
-            self.list(tell).await?;
-        }
-        let streams = self.version.is_none();
-        let limit = WATCH.mul_f64(pace.chance().mul_add(0.2, 0.8));
-        let mut params = self.watch.params.clone().timeout(u32::try_from(limit.as_secs()).unwrap_or(290));
-        params.send_initial_events = streams;
-        let from = self.version.clone().unwrap_or_default();
-        match self.watch.api.watch(&params, &from).await {
-            Ok(events) => {
-                let before = self.listed;
-                let end = self.take_in(events, streams, limit, tell).await;
-                self.cut = if streams && self.listed == before { self.cut + 1 } else { 0 };
-                if self.cut >= CUT_LISTS {
-                    tracing::warn!(kind = %K::kind(&self.watch.kind), "streaming lists do not end here; listing in pages");
-                    self.streaming = false;
-                }
-                end
-            }
-            Err(kube::Error::Api(status)) if streams && matches!(status.code, 400 | 422) => {
-                tracing::debug!(kind = %K::kind(&self.watch.kind), "no streaming lists here; listing in pages");
-                self.streaming = false;
-                Ok(Round::Again)
-            }
-            Err(kube::Error::Api(status)) if status.code == 410 => {
-                self.version = None;
-                Ok(Round::Ended)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn take_in(
-        &mut self,
-        events: impl Stream<Item = kube::Result<WatchEvent<Found<K>>>>,
-        streams: bool,
-        limit: Duration,
-        tell: &mut impl FnMut(Seen<C::Key, C::Value>),
-    ) -> kube::Result<Round> {
-        let mut events = std::pin::pin!(events);
-        let opened = Instant::now();
-        let mut list = streams.then(BTreeMap::new);
-        let mut bookmarked = false;
-        loop {
-            let due = self.watch.resync.zip(self.listed).map(|(every, listed)| listed + every);
-            let resync = due.filter(|_| list.is_none());
-            let ends = opened + limit + STALLED;
-            let silent = match (&list, bookmarked) {
-                (Some(_), _) => Instant::now() + STALLED,
-                (None, true) => ends.min(Instant::now() + BOOKMARKED),
-                (None, false) => ends,
-            };
-            let anew = self.watch.anew.clone().filter(|_| list.is_none());
-            let asked = async {
-                match anew {
-                    Some(anew) => anew.notified().await,
-                    None => std::future::pending().await,
-                }
-            };
-            let event = tokio::select! {
-                biased;
-                event = timeout_at(resync.map_or(silent, |due| due.min(silent)), events.next()) => event,
-                () = asked => {
-                    self.version = None;
-                    return Ok(Round::Again);
-                }
-            };
-            let Ok(event) = event else {
-                if resync.is_some_and(|due| Instant::now() >= due) {
-                    self.version = None;
-                    return Ok(Round::Again);
-                }
-                return Ok(if list.is_some() { Round::Cut("the list stalled") } else { Round::Ended });
-            };
-            match event {
-                Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
-                    let version = self.advance(&object, list.is_some());
-                    match (self.convert.convert(&object), &mut list) {
-                        ((key, Some(value)), Some(list)) => drop(list.insert(key, value)),
-                        ((_, None), Some(_)) => {}
-                        ((key, Some(value)), None) => tell(Seen::Put(key, value, version)),
-                        ((key, None), None) => tell(Seen::Gone(key, version)),
-                    }
-                }
-                Some(Ok(WatchEvent::Deleted(object))) => {
-                    let version = self.advance(&object, list.is_some());
-                    let (key, _) = self.convert.convert(&object);
-                    match &mut list {
-                        Some(list) => drop(list.remove(&key)),
-                        None => tell(Seen::Gone(key, version)),
-                    }
-                }
-                Some(Ok(WatchEvent::Bookmark(mark))) => {
-                    let version = mark.metadata.resource_version;
-                    bookmarked |= list.is_none();
-                    if mark.metadata.annotations.contains_key(END_OF_LIST)
-                        && let Some(objects) = list.take()
-                    {
-                        self.listed = Some(Instant::now());
-                        tell(Seen::All { objects, version: version.clone() });
-                    }
-                    if list.is_none() {
-                        self.version = Some(version);
-                    }
-                }
-                Some(Ok(WatchEvent::Error(status))) => {
-                    // The history from here on is gone, or so old that the server no longer has it.
-                    if status.code == 410 {
-                        self.version = None;
-                        return Ok(Round::Ended);
-                    }
-                    return Err(kube::Error::Api(status));
-                }
-                Some(Err(error)) => return Err(error),
-                None if list.is_some() => return Ok(Round::Cut("the list ended in the middle")),
-                // Before its time a watch ends with all others: a server that goes ends them in good order.
-                None if self.is_one_of_many() && opened.elapsed() < limit.mul_f64(0.9) => {
-                    return Ok(Round::Ended);
-                }
-                None if opened.elapsed() > Pace::MIN * 5 => return Ok(Round::Again),
-                None => return Ok(Round::Ended),
-            }
-        }
-    }
-
-    /// Goes on from an object's version, which is returned; in a list they come in no order.
-    fn advance(&mut self, object: &Found<K>, listing: bool) -> String {
-        let version = object.resource_version();
-        if !listing && version.is_some() {
-            self.version.clone_from(&version);
-        }
-        version.unwrap_or_default()
-    }
-
-    async fn list(&mut self, tell: &mut impl FnMut(Seen<C::Key, C::Value>)) -> kube::Result<()> {
-        let WatchParams { label_selector, field_selector, .. } = self.watch.params.clone();
-        let mut params = ListParams {
-            label_selector,
-            field_selector,
-            limit: Some(self.watch.page),
-            ..ListParams::default()
-        };
-        let mut objects = BTreeMap::new();
-        loop {
-            let page = self.watch.api.list(&params).await?;
-            for object in &page.items {
-                if let (key, Some(value)) = self.convert.convert(object) {
-                    objects.insert(key, value);
-                }
-            }
-            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-            if params.continue_token.is_none() {
-                let version = page.metadata.resource_version.unwrap_or_default();
-                self.version = Some(version.clone());
-                self.listed = Some(Instant::now());
-                tell(Seen::All { objects, version });
-                return Ok(());
-            }
         }
     }
 }

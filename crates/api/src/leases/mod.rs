@@ -1,6 +1,7 @@
 //! What flannel keeps on nodes and in files, so that either finds the other's: annotations of nodes, the network's
 //! configuration, and what the CNI plugin reads.
 
+mod compact;
 mod config;
 mod env;
 mod node;

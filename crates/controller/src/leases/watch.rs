@@ -17,7 +17,7 @@ const PAGE: u32 = 100;
 
 pub(super) fn start(room: &Arc<Leases>, sources: &mut Sources<'_, Leases>) {
     let api: Api<Found<NodeObject>> = Api::all(room.house.client.clone());
-    let watch = Watch::new(api).pages_of(PAGE).spread(room.options.spread);
+    let watch = Watch::new(api).compact(NodeObject::from_protobuf).pages_of(PAGE).spread(room.options.spread);
     let (prefix, own) = (room.options.prefix.clone(), room.options.given.name.clone());
     let convert = move |object: &Found<NodeObject>| -> (String, Option<Seen>) {
         let seen = object.0.as_ref().ok().map(|object| seen(&prefix, &own, object));
