@@ -11,7 +11,10 @@ fn expressions() -> [VapExpression; 2] {
     assert_eq!(documents[1]["spec"]["policyName"], documents[0]["metadata"]["name"]);
     ["/matchConditions/0", "/validations/0"].map(|place| {
         let found = spec.pointer(place).expect("an expression");
-        let expression = found["expression"].as_str().expect("text").to_owned();
+        let text = found["expression"].as_str().expect("text");
+        // This evaluator spells the keys of every map as if they were fields of a schema; API servers do not.
+        let expression = text.replace("causeway/allow-replace", "causeway__slash__allow__dash__replace");
+        assert_ne!(text.contains("annotations"), expression == text);
         VapExpression { expression, message: None, message_expression: None }
     })
 }
