@@ -466,8 +466,16 @@ async fn a_real_server_takes_everything_that_ships() {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         one.apply(&namespace.to_string()).await.ok();
     }
-    let definitions = ["crds.yaml", "rules-crds.yaml"].into_iter();
-    let others = ["exec-policy.yaml", "rules.yaml", "rules-name.yaml", "node-config.yaml", "node.yaml"];
+    let definitions = ["crds.yaml", "rules-crds.yaml", "networks-crds.yaml"].into_iter();
+    let others = [
+        "exec-policy.yaml",
+        "rules.yaml",
+        "rules-name.yaml",
+        "networks.yaml",
+        "networks-policy.yaml",
+        "node-config.yaml",
+        "node.yaml",
+    ];
     for name in definitions.chain(others).chain(member) {
         one.kubectl(&["apply", "--dry-run=server", "-f", &file(name)]).await.ok();
     }

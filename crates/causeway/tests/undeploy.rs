@@ -182,3 +182,59 @@ async fn without_a_controller_undeploying_ends_in_time_names_the_tunnels_and_say
     // Held back no more: what ends with the sandbox is a controller too.
     sandbox.let_go(&one);
 }
+
+/// A network that only a controller with a cloud could let go.
+async fn network(one: &Cluster) {
+    let object = serde_json::json!({
+        "apiVersion": "samplecrd.k8s.io/v1", "kind": "Network", "spec": { "cidr": "10.8.0.0/24" },
+        "metadata": { "name": "a", "namespace": "default", "finalizers": ["causeway/network", "example.org/theirs"] },
+    });
+    one.apply(&object.to_string()).await.ok();
+    let network = ["networks.samplecrd.k8s.io", "-n", "default", "a"];
+    let patch = r#"{"status": {"networkId": "7a1c"}}"#;
+    let args = [&["patch"], &network[..], &["--subresource=status", "--type=merge", "-p", patch]].concat();
+    one.kubectl(&args).await.ok();
+}
+
+async fn networks_are_defined(one: &Cluster) -> bool {
+    let names = one.kubectl(&["get", "crd", "-o", "name"]).await.ok();
+    names.lines().any(|name| name.ends_with("/networks.samplecrd.k8s.io"))
+}
+
+#[tokio::test]
+async fn undeploying_waits_for_networks_first_and_leaves_a_definition_that_others_brought() {
+    let sandbox = Sandbox::bare().await;
+    let one = sandbox.cluster(1).await;
+    let definition = root().join("deploy/networks-crds.yaml").display().to_string();
+    one.kubectl(&["apply", "-f", &definition]).await.ok();
+    network(&one).await;
+    let before = definitions(&one).await;
+    let (said, _) = run(&one, &["hack/undeploy.sh"], &[("WAIT", "2")]).await;
+    said.refused(&[
+        "default/a as the cloud's network 7a1c",
+        "there is no Lease causeway-networks",
+        "FORCE=1",
+    ]);
+    assert!(
+        networks_are_defined(&one).await && definitions(&one).await == before,
+        "nothing else was removed"
+    );
+
+    let (said, _) = run(&one, &["hack/undeploy.sh"], &[("WAIT", "4"), ("FORCE", "1")]).await;
+    said.refused(&["others' finalizers hold these networks: default/a"]);
+    let patch = r#"{"metadata": {"finalizers": []}}"#;
+    let args = ["patch", "networks.samplecrd.k8s.io", "-n", "default", "a", "--type=merge", "-p", patch];
+    one.kubectl(&args).await.ok();
+    let (said, _) = run(&one, &["hack/undeploy.sh"], &[("WAIT", "20")]).await;
+    assert!(said.ok().contains("no networks are left"));
+    assert!(!networks_are_defined(&one).await);
+
+    let mut foreign: Value =
+        serde_saphyr::from_str(include_str!("../../../deploy/networks-crds.yaml")).expect("YAML");
+    foreign["spec"]["names"]["categories"] = serde_json::json!([]);
+    one.apply(&foreign.to_string()).await.ok();
+    network(&one).await;
+    run(&one, &["hack/undeploy.sh"], &[("WAIT", "20")]).await.0.ok();
+    let left = one.kubectl(&["get", "networks.samplecrd.k8s.io", "-A", "-o", "name"]).await.ok();
+    assert_eq!(left.lines().count(), 1, "none of ours: {left}");
+}

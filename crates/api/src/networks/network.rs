@@ -1,5 +1,6 @@
 //! `Network`: a network of a cloud with one subnet.
 #![allow(unreachable_pub, reason = "the schema derive repeats the struct inside a function")]
+#![allow(clippy::duplicated_attributes, reason = "columns differ in their names only")]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 use kube::{CustomResource, KubeSchema};

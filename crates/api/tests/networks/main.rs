@@ -3,6 +3,7 @@
 mod agree;
 mod any_object;
 mod parsing;
+mod policy;
 mod schema;
 
 use causeway_api::networks::{LooseNetwork, Network, parse};
