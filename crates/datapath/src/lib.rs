@@ -7,6 +7,7 @@
 mod done;
 pub mod leases;
 pub mod netlink;
+mod nexthop;
 mod run;
 mod sections;
 pub mod vpc;

@@ -3,14 +3,14 @@
 //! First what is new or other, from the link up to the routes over it, then what should not be there: nothing that is
 //! reached is out of reach in between. Routes are replaced, never deleted and added. What is somebody else's stays.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
 use super::kernel::{Held, HeldLink};
-use super::{Have, Link, Mac, Owner, Route, Want};
+use super::{Have, Hop, Link, Mac, Owner, Route, Want};
 use crate::{Cidr, Family};
 
 /// One change of the kernel.
@@ -36,6 +36,8 @@ pub enum Step {
     PutRoute(Cidr, Route),
     /// Deletes one that leads there.
     DropRoute(Cidr, Held),
+    /// Deletes a next hop of ours that nothing leads through any more. Whatever did would go with it.
+    DropHop(u32),
     /// Says nothing any more of a far end.
     DropNeighbour(IpAddr),
     /// The same of where it is.
@@ -61,6 +63,7 @@ impl fmt::Display for Step {
                 write!(f, "delete the route {range} via {}", route.via)
             }
             Self::DropRoute(range, _) => write!(f, "delete the route {range}"),
+            Self::DropHop(number) => write!(f, "delete the next hop {number}"),
             Self::DropNeighbour(address) => write!(f, "delete the neighbour {address}"),
             Self::DropFdb(mac, node) => write!(f, "delete {mac} at {node}"),
         }
@@ -88,9 +91,8 @@ impl About {
             Step::PutAddress(_) | Step::DropAddress(_) => Self::Link,
             Step::AddRoute(..) | Step::PutRoute(..) => Self::Route,
             Step::PutNeighbour(..) | Step::PutFdb(..) => Self::End,
-            Step::DropRoute(..) | Step::DropNeighbour(_) | Step::DropFdb(..) | Step::DropStaleLink(_) => {
-                Self::Stale
-            }
+            Step::DropRoute(..) | Step::DropHop(_) | Step::DropStaleLink(_) => Self::Stale,
+            Step::DropNeighbour(_) | Step::DropFdb(..) => Self::Stale,
         }
     }
 }
@@ -139,8 +141,9 @@ fn compare(want: &Want, have: &Have, takes_over: bool) -> Plan {
     let gone = have.link.as_ref().filter(dropped).map(|link| link.index);
     let stays = |held: &&Held| gone.is_none() || held.route.is_none_or(|route| Some(route.link) != gone);
     let mut stale = Vec::new();
+    let over_link = |route: &Route| if route.link == 0 { Route { link: index, ..*route } } else { *route };
     for (range, route) in &want.routes {
-        let route = if route.link == 0 { Route { link: index, ..*route } } else { *route };
+        let route = over_link(route);
         let held: Vec<&Held> = have.routes.get(range).into_iter().flatten().filter(stays).collect();
         // Whosever leads over a link that goes, goes with it.
         let goes = |held: &Held| held.route.is_some_and(|route| have.stale.contains(&route.link));
@@ -173,9 +176,33 @@ fn compare(want: &Want, have: &Have, takes_over: bool) -> Plan {
         stale.extend(ours.map(|held| Step::DropRoute(*range, held.clone())));
     }
     plan.steps.append(&mut stale);
+    if !have.hops.is_empty() {
+        let wanted: BTreeSet<Route> = want.routes.values().map(over_link).collect();
+        let is_kept = |route: Route| wanted.contains(&route) || Some(route.link) == gone;
+        let stays = |range, held: &Held| !is_ours(range, held) || plan.contested.contains(&range);
+        plan.steps.extend(stale_hops(have, is_kept, stays));
+    }
     drop_ends(want, link, &mut plan.steps);
     plan.steps.extend(have.stale.iter().map(|index| Step::DropStaleLink(*index)));
     plan
+}
+
+/// The next hops of ours that lead where nothing has to, and that nothing leads through which stays.
+///
+/// One that leads to a node is kept even if no route leads through it: the next one may. What goes with its link needs
+/// not be deleted.
+fn stale_hops(
+    have: &Have,
+    is_kept: impl Fn(Route) -> bool,
+    stays: impl Fn(Cidr, &Held) -> bool,
+) -> Vec<Step> {
+    let held = have.routes.iter().flat_map(|(range, held)| held.iter().map(move |held| (*range, held)));
+    let through = held.filter(|(_, held)| held.hop.is_some()).filter(|(range, held)| stays(*range, held));
+    let used: BTreeSet<u32> = through.filter_map(|(_, held)| held.hop).collect();
+    let is_stale = |(number, hop): &(&u32, &Hop)| {
+        hop.is_ours && !hop.is_shared && !hop.route.is_some_and(&is_kept) && !used.contains(number)
+    };
+    have.hops.iter().filter(is_stale).map(|(number, _)| Step::DropHop(*number)).collect()
 }
 
 /// Whether a route leads over another link.
@@ -188,6 +215,7 @@ pub fn clean(have: &Have) -> Plan {
     let routes = have.routes.iter().flat_map(|(range, held)| held.iter().map(move |held| (range, held)));
     let ours = routes.filter(|(_, held)| held.owner == Owner::Ours);
     let mut steps: Vec<Step> = ours.map(|(range, held)| Step::DropRoute(*range, held.clone())).collect();
+    steps.extend(stale_hops(have, |_| false, |_, held| held.owner != Owner::Ours));
     let link = have.link.as_ref().filter(|link| link.is_marked).map(|link| link.index);
     steps.extend(have.stale.iter().copied().chain(link).map(Step::DropStaleLink));
     Plan { steps, contested: Vec::new() }
