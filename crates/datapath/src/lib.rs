@@ -8,6 +8,7 @@ mod done;
 pub mod leases;
 pub mod netlink;
 pub mod networks;
+mod nexthop;
 mod run;
 mod sections;
 pub mod vpc;
