@@ -260,7 +260,7 @@ mod tests {
             let mut message = LinkMessage::default();
             message.attributes.push(LinkAttribute::Mtu(1500));
             message.attributes.push(LinkAttribute::IfAlias(alias.into()));
-            encode(RouteNetlinkMessage::NewLink(message), 0, 1, &mut bytes);
+            encode(netlink_packet_route::RouteNetlinkMessage::NewLink(message), 0, 1, &mut bytes);
         }
         let odd = bytes.iter().position(|byte| *byte == b'#').expect("it is there");
         bytes[odd] = 0xff;
