@@ -8,7 +8,6 @@ mod done;
 pub mod leases;
 pub mod netlink;
 pub mod networks;
-mod nexthop;
 mod run;
 mod sections;
 pub mod vpc;

@@ -5,10 +5,8 @@
 
 use std::io;
 
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload, NetlinkSerializable,
-};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::{TimeVal, TimeValLike};
@@ -24,16 +22,11 @@ const BATCH: usize = 256;
 /// What was listed changed meanwhile.
 const NLM_F_DUMP_INTR: u16 = 0x10;
 
-/// What can be said in a conversation: one kind of messages at a time.
-pub trait Message: NetlinkSerializable + NetlinkDeserializable + Clone {}
-
-impl<M: NetlinkSerializable + NetlinkDeserializable + Clone> Message for M {}
-
 /// A request, and how it is meant (`NLM_F_CREATE` and its like).
 #[derive(Debug, Clone)]
-pub struct Request<M> {
+pub struct Request {
     /// What is requested.
-    pub message: M,
+    pub message: RouteNetlinkMessage,
     /// How.
     pub flags: u16,
 }
@@ -67,12 +60,16 @@ impl Netlink {
     }
 
     /// Lists. One that is [interrupted](io::ErrorKind::Interrupted) may lack something: it has to be made again.
-    pub fn dump<M: Message>(&mut self, message: M, mut take: impl FnMut(M)) -> io::Result<()> {
+    pub fn dump(
+        &mut self,
+        message: RouteNetlinkMessage,
+        mut take: impl FnMut(RouteNetlinkMessage),
+    ) -> io::Result<()> {
         let sequence = self.send_one(message, NLM_F_REQUEST | NLM_F_DUMP)?;
         let mut interrupted = false;
         loop {
             let mut end = None;
-            self.receive(|answer: NetlinkMessage<M>| {
+            self.receive(|answer| {
                 if answer.header.sequence_number != sequence {
                     return;
                 }
@@ -94,11 +91,11 @@ impl Netlink {
     }
 
     /// Asks for one thing; nothing where there is no such thing.
-    pub fn get<M: Message>(&mut self, message: M) -> io::Result<Option<M>> {
+    pub fn get(&mut self, message: RouteNetlinkMessage) -> io::Result<Option<RouteNetlinkMessage>> {
         let sequence = self.send_one(message, NLM_F_REQUEST)?;
         loop {
             let mut found = None;
-            self.receive(|answer: NetlinkMessage<M>| {
+            self.receive(|answer| {
                 if answer.header.sequence_number == sequence {
                     found = Some(answer.payload);
                 }
@@ -116,7 +113,7 @@ impl Netlink {
     }
 
     /// Makes requests in their order, whether or not others failed. Returns which did, and why.
-    pub fn batch<M: Message>(&mut self, requests: &[Request<M>]) -> io::Result<Vec<(usize, io::Error)>> {
+    pub fn batch(&mut self, requests: &[Request]) -> io::Result<Vec<(usize, io::Error)>> {
         let mut failed = Vec::new();
         for (at, requests) in requests.chunks(BATCH).enumerate() {
             let first = self.sequence.wrapping_add(1);
@@ -135,7 +132,7 @@ impl Netlink {
             self.socket.send(&bytes, 0)?;
             let mut answered = false;
             while !answered {
-                let received = self.receive(|answer: NetlinkMessage<M>| {
+                let received = self.receive(|answer| {
                     let number = answer.header.sequence_number.wrapping_sub(first) as usize;
                     if let NetlinkPayload::Error(error) = answer.payload
                         && number < requests.len()
@@ -157,7 +154,7 @@ impl Netlink {
         Ok(failed)
     }
 
-    fn send_one(&mut self, message: impl Message, flags: u16) -> io::Result<u32> {
+    fn send_one(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<u32> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut bytes = Vec::new();
         encode(message, flags, self.sequence, &mut bytes);
@@ -166,13 +163,13 @@ impl Netlink {
     }
 
     /// Takes what the kernel has said, as much as comes at once.
-    fn receive<M: Message>(&mut self, mut take: impl FnMut(NetlinkMessage<M>)) -> io::Result<()> {
+    fn receive(&mut self, mut take: impl FnMut(NetlinkMessage<RouteNetlinkMessage>)) -> io::Result<()> {
         self.buffer.clear();
         self.socket.recv(&mut self.buffer, 0)?;
         make_legible(&mut self.buffer);
         let mut rest = &self.buffer[..];
         while !rest.is_empty() {
-            let message = NetlinkMessage::<M>::deserialize(rest)
+            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
                 .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
             // Messages begin at multiples of four.
             let length = (message.header.length as usize).next_multiple_of(4).min(rest.len());
@@ -212,8 +209,8 @@ fn make_legible(bytes: &mut [u8]) {
     }
 }
 
-fn encode(message: impl Message, flags: u16, sequence: u32, bytes: &mut Vec<u8>) {
-    let mut message = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::InnerMessage(message));
+fn encode(message: RouteNetlinkMessage, flags: u16, sequence: u32, bytes: &mut Vec<u8>) {
+    let mut message = NetlinkMessage::from(message);
     message.header.flags = flags;
     message.header.sequence_number = sequence;
     message.finalize();

@@ -82,22 +82,6 @@ pub struct Held {
     pub owner: Owner,
     /// Where it leads; nothing where it leads in another way than ours do.
     pub route: Option<Route>,
-    /// The number of the next hop that it leads through, where that is an object of its own.
-    pub hop: Option<u32>,
-}
-
-/// A next hop that is an object of its own: routes lead through it by its number, and go when it goes.
-///
-/// Whether a route of ours leads through one or has its next hop in itself makes no difference to where packets go, so
-/// nothing is planned for that: [applying](super::Step::PutRoute) decides. Only what is left over is planned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hop {
-    /// Whether it has our mark.
-    pub is_ours: bool,
-    /// Where it leads; nothing where it leads in another way than ours do.
-    pub route: Option<Route>,
-    /// Whether anything beside [`Have::routes`] leads through it: a route of another table or priority, or a group.
-    pub is_shared: bool,
 }
 
 /// A link that the kernel holds under the name of ours.
@@ -128,6 +112,4 @@ pub struct Have {
     pub stale: Vec<u32>,
     /// All routes of the main table with the priority of ours or a better one, by where they lead to.
     pub routes: BTreeMap<Cidr, Vec<Held>>,
-    /// All next hops that are objects of their own, by their numbers.
-    pub hops: BTreeMap<u32, Hop>,
 }

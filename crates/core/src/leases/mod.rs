@@ -21,7 +21,7 @@ pub mod traffic;
 
 pub use admission::{Admitted, Refusal, admit};
 pub use backend::{compile, link_name};
-pub use kernel::{Have, Hop, Link, Owner, Route, Vxlan, Want};
+pub use kernel::{Have, Link, Owner, Route, Vxlan, Want};
 pub use lease::{Backend, Lease, Mac, Node};
 pub use network::{Mode, Network, Place};
 pub use plan::{About, Plan, Step, clean, plan, plan_again};

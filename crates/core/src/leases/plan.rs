@@ -3,15 +3,14 @@
 //! First what is new or other, from the link up to the routes over it, then what should not be there: nothing that is
 //! reached is out of reach in between. Routes are replaced, never deleted and added. What is somebody else's stays.
 
-use std::cell::LazyCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
 use super::kernel::{Held, HeldLink};
-use super::{Have, Hop, Link, Mac, Owner, Route, Want};
+use super::{Have, Link, Mac, Owner, Route, Want};
 use crate::{Cidr, Family};
 
 /// One change of the kernel.
@@ -37,8 +36,6 @@ pub enum Step {
     PutRoute(Cidr, Route),
     /// Deletes one that leads there.
     DropRoute(Cidr, Held),
-    /// Deletes a next hop of ours that nothing leads through any more. Whatever did would go with it.
-    DropHop(u32),
     /// Says nothing any more of a far end.
     DropNeighbour(IpAddr),
     /// The same of where it is.
@@ -64,7 +61,6 @@ impl fmt::Display for Step {
                 write!(f, "delete the route {range} via {}", route.via)
             }
             Self::DropRoute(range, _) => write!(f, "delete the route {range}"),
-            Self::DropHop(number) => write!(f, "delete the next hop {number}"),
             Self::DropNeighbour(address) => write!(f, "delete the neighbour {address}"),
             Self::DropFdb(mac, node) => write!(f, "delete {mac} at {node}"),
         }
@@ -92,8 +88,9 @@ impl About {
             Step::PutAddress(_) | Step::DropAddress(_) => Self::Link,
             Step::AddRoute(..) | Step::PutRoute(..) => Self::Route,
             Step::PutNeighbour(..) | Step::PutFdb(..) => Self::End,
-            Step::DropRoute(..) | Step::DropHop(_) | Step::DropStaleLink(_) => Self::Stale,
-            Step::DropNeighbour(_) | Step::DropFdb(..) => Self::Stale,
+            Step::DropRoute(..) | Step::DropNeighbour(_) | Step::DropFdb(..) | Step::DropStaleLink(_) => {
+                Self::Stale
+            }
         }
     }
 }
@@ -141,21 +138,17 @@ fn compare(want: &Want, have: &Have, takes_over: bool) -> Plan {
     let dropped = |link: &&HeldLink| plan.steps.contains(&Step::DropLink(link.index));
     let gone = have.link.as_ref().filter(dropped).map(|link| link.index);
     let stays = |held: &&Held| gone.is_none() || held.route.is_none_or(|route| Some(route.link) != gone);
-    // Routes that stay as they are need their next hops.
-    let (mut stale, mut used) = (Vec::new(), Vec::new());
-    let over_link = |route: &Route| if route.link == 0 { Route { link: index, ..*route } } else { *route };
+    let mut stale = Vec::new();
     for (range, route) in &want.routes {
-        let route = over_link(route);
+        let route = if route.link == 0 { Route { link: index, ..*route } } else { *route };
         let held: Vec<&Held> = have.routes.get(range).into_iter().flatten().filter(stays).collect();
         // Whosever leads over a link that goes, goes with it.
         let goes = |held: &Held| held.route.is_some_and(|route| have.stale.contains(&route.link));
         if held.iter().any(|held| !is_ours(*range, held) && !goes(held)) {
             plan.contested.push(*range);
-            used.extend(held.iter().filter_map(|held| held.hop));
             continue;
         }
         let right = held.iter().position(|held| held.owner == Owner::Ours && held.route == Some(route));
-        used.extend(right.and_then(|at| held[at].hop));
         if right.is_none() {
             match held.first() {
                 None => plan.steps.push(Step::AddRoute(*range, route)),
@@ -176,31 +169,13 @@ fn compare(want: &Want, have: &Have, takes_over: bool) -> Plan {
         stale.extend(others.map(|(_, held)| Step::DropRoute(*range, (*held).clone())));
     }
     for (range, held) in have.routes.iter().filter(|(range, _)| !want.routes.contains_key(range)) {
-        let (ours, others): (Vec<&Held>, Vec<&Held>) =
-            held.iter().filter(stays).partition(|held| is_ours(*range, held));
-        used.extend(others.iter().filter_map(|held| held.hop));
-        stale.extend(ours.into_iter().map(|held| Step::DropRoute(*range, held.clone())));
+        let ours = held.iter().filter(stays).filter(|held| is_ours(*range, held));
+        stale.extend(ours.map(|held| Step::DropRoute(*range, held.clone())));
     }
     plan.steps.append(&mut stale);
-    let wanted = LazyCell::new(|| want.routes.values().map(over_link).collect::<BTreeSet<Route>>());
-    let is_kept = |route: Route| Some(route.link) == gone || wanted.contains(&route);
-    plan.steps.extend(stale_hops(have, used, is_kept));
     drop_ends(want, link, &mut plan.steps);
     plan.steps.extend(have.stale.iter().map(|index| Step::DropStaleLink(*index)));
     plan
-}
-
-/// The next hops of ours that no route leads through which stays, and that lead where none has to.
-///
-/// One that leads to a node is kept even if no route leads through it: the next one may. What goes with its link needs
-/// not be deleted.
-fn stale_hops(have: &Have, mut used: Vec<u32>, is_kept: impl Fn(Route) -> bool) -> Vec<Step> {
-    used.sort_unstable();
-    let is_stale = |(number, hop): &(&u32, &Hop)| {
-        let is_used = hop.is_shared || used.binary_search(number).is_ok();
-        hop.is_ours && !is_used && !hop.route.is_some_and(&is_kept)
-    };
-    have.hops.iter().filter(is_stale).map(|(number, _)| Step::DropHop(*number)).collect()
 }
 
 /// Whether a route leads over another link.
@@ -213,8 +188,6 @@ pub fn clean(have: &Have) -> Plan {
     let routes = have.routes.iter().flat_map(|(range, held)| held.iter().map(move |held| (range, held)));
     let ours = routes.filter(|(_, held)| held.owner == Owner::Ours);
     let mut steps: Vec<Step> = ours.map(|(range, held)| Step::DropRoute(*range, held.clone())).collect();
-    let others = have.routes.values().flatten().filter(|held| held.owner != Owner::Ours);
-    steps.extend(stale_hops(have, others.filter_map(|held| held.hop).collect(), |_| false));
     let link = have.link.as_ref().filter(|link| link.is_marked).map(|link| link.index);
     steps.extend(have.stale.iter().copied().chain(link).map(Step::DropStaleLink));
     Plan { steps, contested: Vec::new() }

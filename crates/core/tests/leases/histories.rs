@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use causeway_core::leases::kernel::{Held, HeldLink};
 use causeway_core::leases::{
-    Backend, Have, Hop, Lease, Mode, Node, Owner, Route, Vxlan, Want, admit, clean, compile, plan,
+    Backend, Have, Lease, Mode, Node, Owner, Route, Vxlan, Want, admit, clean, compile, plan,
 };
 use causeway_core::{Cidr, Family};
 use proptest::prelude::*;
@@ -17,8 +17,6 @@ use crate::world::{DIRECT, LINK, VXLAN, lease, mac, network, node, place, public
 const OLD: u32 = 7;
 /// Of a link of ours that has another name by now.
 const STALE: u32 = 8;
-/// Numbers of next hops are below it.
-const HOPS: u32 = 9;
 
 fn family() -> impl Strategy<Value = Family> {
     select(Family::ALL.to_vec())
@@ -52,23 +50,9 @@ fn a_route(family: Family) -> impl Strategy<Value = Option<Route>> {
     )
 }
 
-/// Next hops of anybody's, by number. IPv6 has none.
-fn hops(family: Family) -> impl Strategy<Value = BTreeMap<u32, Hop>> {
-    let hop = (any::<bool>(), a_route(family), prop::bool::weighted(0.2))
-        .prop_map(|(is_ours, route, is_shared)| Hop { is_ours, route, is_shared });
-    let most = if family == Family::V4 { 6 } else { 0 };
-    prop::collection::btree_map(1..HOPS, hop, 0..=most)
-}
-
-fn routes(family: Family, hops: BTreeMap<u32, Hop>) -> impl Strategy<Value = BTreeMap<Cidr, Vec<Held>>> {
+fn routes(family: Family) -> impl Strategy<Value = BTreeMap<Cidr, Vec<Held>>> {
     let owner = select(vec![Owner::Ours, Owner::Ours, Owner::Flannels, Owner::Others]);
-    let through = prop::option::weighted(0.4, 1..HOPS);
-    let held = (owner, a_route(family), through).prop_map(move |(owner, route, through)| {
-        let hop = through.and_then(|number| hops.get(&number));
-        // Through somebody else's it leads in another way than ours do.
-        let route = hop.map_or(route, |hop| hop.route.filter(|_| hop.is_ours));
-        Held { owner, route, hop: hop.and(through) }
-    });
+    let held = (owner, a_route(family)).prop_map(|(owner, route)| Held { owner, route });
     prop::collection::btree_map(
         (1..14u8).prop_map(move |number| subnet(family, number)),
         prop::collection::vec(held, 1..3),
@@ -111,9 +95,8 @@ fn scenes() -> impl Strategy<Value = (Family, Mode, BTreeMap<String, Node>, Have
         let link =
             prop::option::of(a_link(family)).prop_map(move |link| link.filter(|_| mode != Mode::HostGw));
         let stale = prop::collection::vec(Just(STALE), 0..2);
-        let ways = hops(family).prop_flat_map(move |hops| (routes(family, hops.clone()), Just(hops)));
         let have =
-            (link, stale, ways).prop_map(|(link, stale, (routes, hops))| Have { link, stale, routes, hops });
+            (link, stale, routes(family)).prop_map(|(link, stale, routes)| Have { link, stale, routes });
         (Just(family), Just(mode), nodes(family, mode), have)
     })
 }
@@ -150,13 +133,6 @@ fn others(want: &Want, have: &Have) -> Vec<(Cidr, Held)> {
     all.filter(is_others).collect()
 }
 
-/// Next hops that are nobody's business here, but for those that went with a link.
-fn others_hops(have: &Have) -> Vec<(u32, Hop)> {
-    let stays = |hop: &Hop| hop.route.is_none_or(|route| ![OLD, STALE].contains(&route.link));
-    let others = have.hops.iter().filter(|(_, hop)| !hop.is_ours && stays(hop));
-    others.map(|(number, hop)| (*number, *hop)).collect()
-}
-
 proptest! {
     #[test]
     fn one_plan_is_enough_and_nothing_of_others_changes((family, mode, nodes, have) in scenes()) {
@@ -170,11 +146,6 @@ proptest! {
         // Who was in the way over a link that has gone is not any more.
         prop_assert!(again.contested.iter().all(|range| planned.contested.contains(range)));
         prop_assert!(after.stale.is_empty());
-        prop_assert_eq!(others_hops(&after), others_hops(&have));
-        let used: Vec<u32> = after.routes.values().flatten().filter_map(|held| held.hop).collect();
-        for (number, hop) in after.hops.iter().filter(|(number, hop)| hop.is_ours && !hop.is_shared && !used.contains(number)) {
-            prop_assert!(want.routes.values().any(|route| Some(route.via) == hop.route.map(|it| it.via)), "{} is left over", number);
-        }
         for range in want.routes.keys().filter(|range| !planned.contested.contains(range)) {
             prop_assert_eq!(after.routes[range].len(), 1, "one way to {}", range);
         }
@@ -195,9 +166,6 @@ proptest! {
             all.filter(|(_, held)| held.owner != Owner::Ours && stays(held)).collect()
         };
         prop_assert_eq!(foreign(&after), foreign(&have));
-        prop_assert_eq!(others_hops(&after), others_hops(&have));
-        let used: Vec<u32> = after.routes.values().flatten().filter_map(|held| held.hop).collect();
-        prop_assert!(after.hops.iter().all(|(number, hop)| !hop.is_ours || hop.is_shared || used.contains(number)));
         prop_assert_eq!(after.link.is_some(), have.link.is_some_and(|link| !link.is_marked));
     }
 

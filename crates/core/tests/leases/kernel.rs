@@ -20,7 +20,6 @@ pub(crate) fn take(have: &mut Have, step: &Step) {
                 held.retain(|held| held.route.is_none_or(|route| route.link != index));
             }
             have.routes.retain(|_, held| !held.is_empty());
-            have.hops.retain(|_, hop| hop.route.is_none_or(|route| route.link != index));
         }
         Step::AddLink(_, link) => {
             have.link = Some(HeldLink {
@@ -54,32 +53,24 @@ pub(crate) fn take(have: &mut Have, step: &Step) {
         Step::DropNeighbour(address) => drop(link(have).neighbours.remove(&address)),
         Step::DropFdb(mac, _) => drop(link(have).fdb.remove(&mac)),
         Step::AddRoute(range, route) => {
-            let put = put(have, route);
+            let route = if route.link == 0 { Route { link: NEW, ..route } } else { route };
             let held = have.routes.entry(range).or_default();
             assert!(held.is_empty(), "{range} is taken");
-            held.push(put);
+            held.push(Held { owner: Owner::Ours, route: Some(route) });
         }
         Step::PutRoute(range, route) => {
-            let new = put(have, route);
+            let route = if route.link == 0 { Route { link: NEW, ..route } } else { route };
             if route.onlink && range.family() == Family::V6 {
                 let over = have.routes.get(&range).and_then(|held| held[0].route).map(|route| route.link);
-                assert_eq!(over, new.route.map(|route| route.link), "IPv6 refuses that");
+                assert_eq!(over, Some(route.link), "IPv6 refuses that");
             }
+            let new = Held { owner: Owner::Ours, route: Some(route) };
             let held = have.routes.entry(range).or_default();
             // It replaces the first one of the same priority, whosever that is.
             match held.first_mut() {
                 Some(first) => *first = new,
                 None => held.push(new),
             }
-        }
-        // With it goes whatever leads through it, whosever that is.
-        Step::DropHop(number) => {
-            let hop = have.hops.remove(&number).expect("it is there by then");
-            assert!(!hop.is_shared, "something else leads through {number}");
-            for held in have.routes.values_mut() {
-                held.retain(|held| held.hop != Some(number));
-            }
-            have.routes.retain(|_, held| !held.is_empty());
         }
         Step::DropRoute(range, dropped) => {
             if let Some(held) = have.routes.get_mut(&range) {
@@ -92,13 +83,6 @@ pub(crate) fn take(have: &mut Have, step: &Step) {
             }
         }
     }
-}
-
-/// A route as it is put: through a next hop of ours that leads the same way, where there is one.
-fn put(have: &Have, route: Route) -> Held {
-    let route = if route.link == 0 { Route { link: NEW, ..route } } else { route };
-    let same = have.hops.iter().find(|(_, hop)| hop.is_ours && hop.route == Some(route));
-    Held { owner: Owner::Ours, route: Some(route), hop: same.map(|(number, _)| *number) }
 }
 
 fn link(have: &mut Have) -> &mut HeldLink {

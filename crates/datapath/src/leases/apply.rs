@@ -1,10 +1,9 @@
 //! How the kernel is changed: everything over a link in one go, once it is there.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 
-use causeway_core::leases::{Have, Link, Mac, Owner, Plan, Route, Step};
+use causeway_core::leases::{Have, Link, Mac, Plan, Route, Step};
 use causeway_core::{Cidr, Family};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
@@ -19,7 +18,6 @@ use netlink_packet_route::route::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::hops::{self, Numbers};
 use super::{BOOT, PROTOCOL, address_family, mark, priority};
 use crate::netlink::{Netlink, Request, is_absent};
 
@@ -41,10 +39,8 @@ pub(super) fn apply(
     let is_about_link =
         |step: &Step| matches!(step, Step::DropLink(_) | Step::AddLink(..) | Step::SetLink(..));
     let (first, rest): (Vec<&Step>, Vec<&Step>) = plan.steps.iter().partition(|step| is_about_link(step));
-    let (last, rest): (Vec<&Step>, Vec<&Step>) =
+    let (last, mut rest): (Vec<&Step>, Vec<&Step>) =
         rest.into_iter().partition(|step| matches!(step, Step::DropStaleLink(_)));
-    let (stale_hops, mut rest): (Vec<&Step>, Vec<&Step>) =
-        rest.into_iter().partition(|step| matches!(step, Step::DropHop(_)));
     let mut failures = Vec::new();
     let mut index = have.link.as_ref().map_or(0, |link| link.index);
     let mac = have.link.as_ref().and_then(|link| Some(link.vxlan.as_ref()?.mac));
@@ -70,26 +66,17 @@ pub(super) fn apply(
         // What leads over the link has to wait for it.
         rest.retain(|step| !needs_link(step));
     }
-    let numbers = next_hops(kernel, family, index, plan, &rest, have)?;
-    let requests: Vec<_> = rest.iter().map(|step| request(family, index, step, &numbers)).collect();
-    let mut again = Vec::new();
+    let requests: Vec<Request> = rest.iter().map(|step| request(family, index, step)).collect();
     for (at, error) in kernel.batch(&requests)? {
-        let step = rest[at];
-        if through(index, step, &numbers).is_some() {
-            again.push(step);
-        } else if !has_gone(step, &error) {
-            failures.push(Failure { step: step.clone(), error });
+        let step = rest[at].clone();
+        // What should go may have gone by itself.
+        let is_drop = matches!(
+            step,
+            Step::DropRoute(..) | Step::DropNeighbour(_) | Step::DropFdb(..) | Step::DropAddress(_)
+        );
+        if !(is_drop && is_absent(&error)) {
+            failures.push(Failure { step, error });
         }
-    }
-    // Whatever it was with the next hop: the route itself has its say.
-    let requests: Vec<_> = again.iter().map(|step| request(family, index, step, &Numbers::new())).collect();
-    for (at, error) in kernel.batch(&requests)? {
-        failures.push(Failure { step: again[at].clone(), error });
-    }
-    // What was not replaced would go with its next hop.
-    if !failures.iter().any(|failure| route_of(&failure.step).is_some()) && is_linked {
-        let failed = hops::drop_all(kernel, &stale_hops)?.into_iter();
-        failures.extend(failed.map(|(step, error)| Failure { step, error }));
     }
     // While the new way is not there, the old one stays.
     for step in last.into_iter().filter(|_| is_linked) {
@@ -100,62 +87,11 @@ pub(super) fn apply(
     Ok(failures)
 }
 
-/// The route that a step puts.
-fn route_of(step: &Step) -> Option<Route> {
-    match step {
-        Step::AddRoute(_, route) | Step::PutRoute(_, route) => Some(*route),
-        _ => None,
-    }
-}
-
-/// The same over a link that was not there when it was planned.
-fn over(link: u32, route: Route) -> Route {
-    if route.link == 0 { Route { link, ..route } } else { route }
-}
-
-/// The next hop that a step's route is put through.
-fn through(link: u32, step: &Step, numbers: &Numbers) -> Option<u32> {
-    route_of(step).and_then(|route| numbers.get(&over(link, route)).copied())
-}
-
-/// Has the next hops of these steps' routes be there, where routes are better put through them.
-fn next_hops(
-    kernel: &mut Netlink,
-    family: Family,
-    link: u32,
-    plan: &Plan,
-    steps: &[&Step],
-    have: &Have,
-) -> io::Result<Numbers> {
-    let put = steps.iter().filter_map(|step| route_of(step)).map(|route| over(link, route));
-    let routes: BTreeSet<Route> = put.collect();
-    if family == Family::V6 || routes.is_empty() {
-        return Ok(Numbers::new());
-    }
-    let dropped = plan.steps.iter().filter_map(|step| match step {
-        Step::DropLink(index) => Some(*index),
-        _ => None,
-    });
-    hops::put(kernel, &routes, have, &dropped.collect::<Vec<_>>())
-}
-
-/// Whether what should go has gone by itself.
-fn has_gone(step: &Step, error: &io::Error) -> bool {
-    match step {
-        // A next hop that is gone, EINVAL, has taken its routes along.
-        Step::DropRoute(_, held) => {
-            is_absent(error) || held.hop.is_some() && error.kind() == io::ErrorKind::InvalidInput
-        }
-        Step::DropNeighbour(_) | Step::DropFdb(..) | Step::DropAddress(_) => is_absent(error),
-        _ => false,
-    }
-}
-
 /// Whether a step is about something on or over the link.
 fn needs_link(step: &Step) -> bool {
     match step {
         Step::AddRoute(_, route) | Step::PutRoute(_, route) => route.link == 0,
-        Step::DropRoute(..) | Step::DropHop(_) => true,
+        Step::DropRoute(..) => true,
         Step::PutAddress(_) | Step::DropAddress(_) | Step::PutNeighbour(..) | Step::PutFdb(..) => true,
         Step::DropNeighbour(_) | Step::DropFdb(..) => true,
         Step::DropLink(_) | Step::AddLink(..) | Step::SetLink(..) | Step::DropStaleLink(_) => false,
@@ -236,7 +172,7 @@ fn vxlan(link: &Link) -> Vec<InfoVxlan> {
 }
 
 /// Everything else is one request.
-fn request(family: Family, link: u32, step: &Step, numbers: &Numbers) -> Request<RouteNetlinkMessage> {
+fn request(family: Family, link: u32, step: &Step) -> Request {
     let put = NLM_F_CREATE | NLM_F_REPLACE;
     let (message, flags) = match step {
         Step::PutAddress(address) => {
@@ -264,15 +200,14 @@ fn request(family: Family, link: u32, step: &Step, numbers: &Numbers) -> Request
             (RouteNetlinkMessage::DelNeighbour(message), 0)
         }
         Step::AddRoute(range, route) | Step::PutRoute(range, route) => {
+            let route = if route.link == 0 { Route { link, ..*route } } else { *route };
             let is_first = matches!(step, Step::AddRoute(..));
             let flags = if is_first { NLM_F_CREATE | NLM_F_EXCL } else { put };
-            let route = Some(over(link, *route));
-            let message = a_route(family, *range, route, through(link, step, numbers), PROTOCOL);
-            (RouteNetlinkMessage::NewRoute(message), flags)
+            (RouteNetlinkMessage::NewRoute(a_route(family, *range, Some(route), PROTOCOL)), flags)
         }
         Step::DropRoute(range, held) => {
-            let protocol = if held.owner == Owner::Ours { PROTOCOL } else { BOOT };
-            let mut message = a_route(family, *range, held.route, held.hop, protocol);
+            let protocol = if held.owner == causeway_core::leases::Owner::Ours { PROTOCOL } else { BOOT };
+            let mut message = a_route(family, *range, held.route, protocol);
             // Of whatever kind it is.
             (message.header.kind, message.header.scope) = (RouteType::Unspec, RouteScope::NoWhere);
             (RouteNetlinkMessage::DelRoute(message), 0)
@@ -280,7 +215,6 @@ fn request(family: Family, link: u32, step: &Step, numbers: &Numbers) -> Request
         Step::DropLink(_) | Step::AddLink(..) | Step::SetLink(..) | Step::DropStaleLink(_) => {
             unreachable!("links come first or last")
         }
-        Step::DropHop(_) => unreachable!("next hops come after all routes"),
     };
     Request { message, flags }
 }
@@ -313,14 +247,7 @@ fn neighbour(family: AddressFamily, link: u32, mac: Option<[u8; 6]>, address: Ip
     message
 }
 
-/// A route, by the number of its next hop if that is an object; the kernel takes the one or the other.
-fn a_route(
-    family: Family,
-    range: Cidr,
-    route: Option<Route>,
-    hop: Option<u32>,
-    protocol: u8,
-) -> RouteMessage {
+fn a_route(family: Family, range: Cidr, route: Option<Route>, protocol: u8) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header = RouteHeader {
         address_family: address_family(family),
@@ -335,9 +262,7 @@ fn a_route(
     if priority(family) != 0 {
         message.attributes.push(RouteAttribute::Priority(priority(family)));
     }
-    if let Some(number) = hop {
-        message.attributes.push(RouteAttribute::NhId(number));
-    } else if let Some(Route { via, link, onlink }) = route {
+    if let Some(Route { via, link, onlink }) = route {
         message.attributes.push(RouteAttribute::Gateway(via.into()));
         message.attributes.push(RouteAttribute::Oif(link));
         if onlink {

@@ -1,7 +1,6 @@
 //! A node's kernel: what it holds of the ways to other nodes, and how that is changed.
 
 mod apply;
-mod hops;
 mod links;
 mod monitor;
 mod observe;
@@ -21,7 +20,7 @@ use crate::netlink::Netlink;
 pub use apply::Failure;
 pub use monitor::{Heard, Interest, Monitor};
 
-/// What marks our routes and next hops.
+/// What marks our routes.
 pub const PROTOCOL: u8 = 158;
 /// What marks our links, in their alias.
 const MARK: &str = "causeway";

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use causeway_core::{Cidr, Family};
-use netlink_packet_core::{NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::route::{RouteAttribute, RouteMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
@@ -15,14 +15,11 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::observe::ip;
-use super::{hops, rules};
+use super::rules;
 use crate::netlink::{is_too_much, room_for};
-use crate::nexthop::NextHopMessage;
 
 /// `RTNLGRP_LINK`, `_NEIGH`, `_IPV4_IFADDR`, `_IPV4_ROUTE`, `_IPV6_IFADDR`, `_IPV6_ROUTE`.
 const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
-/// `RTNLGRP_NEXTHOP`. A next hop that is deleted takes its routes of IPv4 along, of which nothing is said.
-const HOPS: u32 = 32;
 
 /// How much may wait to be read.
 const WAITING: usize = 4 * 1024 * 1024;
@@ -71,8 +68,6 @@ impl Monitor {
     /// To the kernel of the network namespace that this thread is in.
     pub fn open() -> io::Result<Self> {
         let socket = listening(NETLINK_ROUTE, &GROUPS)?;
-        // A kernel that has no such thing has nothing to say of it.
-        let _ = socket.add_membership(HOPS);
         let rules = listening(NETLINK_NETFILTER, &[rules::GROUP]).ok();
         Ok(Self { socket, rules, buffer: Vec::with_capacity(64 * 1024) })
     }
@@ -137,35 +132,20 @@ fn drain(socket: &Socket, buffer: &mut Vec<u8>, mut take: impl FnMut(Option<&[u8
 fn messages(mut bytes: &[u8], interest: &Interest) -> Vec<Heard> {
     let mut heard = Vec::new();
     while !bytes.is_empty() {
-        let kind = bytes.get(4..6).map_or(0, |kind| u16::from_ne_bytes([kind[0], kind[1]]));
-        let read = if NextHopMessage::is_kind(kind) {
-            read(bytes, |message| hops::concerns_us(message).then_some(Heard::Routes(Family::V4)))
-        } else {
-            read(bytes, |message| meaning(message, interest))
-        };
-        let Some((header, meant)) = read else {
+        let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes) else {
             // What cannot be understood may be anything.
             heard.push(Heard::TooMuch);
             break;
         };
-        let length = (header.length as usize).next_multiple_of(4).min(bytes.len());
+        let length = (message.header.length as usize).next_multiple_of(4).min(bytes.len());
         bytes = if length == 0 { &[] } else { &bytes[length..] };
-        heard.extend(meant.filter(|_| !interest.own.contains(&header.port_number)));
+        if let NetlinkPayload::InnerMessage(inner) = message.payload
+            && !interest.own.contains(&message.header.port_number)
+        {
+            heard.extend(meaning(&inner, interest));
+        }
     }
     heard
-}
-
-/// The first message, and what it means.
-fn read<M: NetlinkDeserializable>(
-    bytes: &[u8],
-    meaning: impl FnOnce(&M) -> Option<Heard>,
-) -> Option<(NetlinkHeader, Option<Heard>)> {
-    let message = NetlinkMessage::<M>::deserialize(bytes).ok()?;
-    let meant = match &message.payload {
-        NetlinkPayload::InnerMessage(inner) => meaning(inner),
-        _ => None,
-    };
-    Some((message.header, meant))
 }
 
 fn meaning(message: &RouteNetlinkMessage, interest: &Interest) -> Option<Heard> {

@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 
 use causeway_core::leases::kernel::{Held, HeldLink};
-use causeway_core::leases::{Have, Hop, Mac, Owner, Route, Vxlan};
+use causeway_core::leases::{Have, Mac, Owner, Route, Vxlan};
 use causeway_core::{Cidr, Family};
 use ipnet::IpNet;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
@@ -20,7 +20,7 @@ use netlink_packet_route::route::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::{BOOT, PROTOCOL, address_family, hops, mark, priority};
+use super::{BOOT, PROTOCOL, address_family, mark, priority};
 use crate::netlink::Netlink;
 
 pub(super) fn observe(kernel: &mut Netlink, family: Family, name: Option<&str>) -> io::Result<Have> {
@@ -31,37 +31,18 @@ pub(super) fn observe(kernel: &mut Netlink, family: Family, name: Option<&str>) 
     }
     let marked = marked(kernel, family)?.into_iter();
     have.stale = marked.filter(|(_, known)| Some(known.as_str()) != name).map(|(index, _)| index).collect();
-    // Routes of IPv6 have no such thing from us.
-    if family == Family::V4 {
-        have.hops = hops::list(kernel)?;
-    }
     let mut message = RouteMessage::default();
     message.header.address_family = address_family(family);
-    // What leads through a next hop of ours may be in any table.
-    if !have.hops.values().any(|hop| hop.is_ours) {
-        message.header.table = RouteHeader::RT_TABLE_MAIN;
-        message.attributes.push(RouteAttribute::Table(RouteHeader::RT_TABLE_MAIN.into()));
-    }
-    let Have { routes, hops, .. } = &mut have;
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.attributes.push(RouteAttribute::Table(RouteHeader::RT_TABLE_MAIN.into()));
     kernel.dump(RouteNetlinkMessage::GetRoute(message), |message| {
-        let RouteNetlinkMessage::NewRoute(route) = message else { return };
-        match held(family, &route, hops) {
-            Some((range, held)) => routes.entry(range).or_default().push(held),
-            None => {
-                if let Some(hop) = hop_of(&route).and_then(|number| hops.get_mut(&number)) {
-                    hop.is_shared = true;
-                }
-            }
+        if let RouteNetlinkMessage::NewRoute(route) = message
+            && let Some((range, held)) = held(family, &route)
+        {
+            have.routes.entry(range).or_default().push(held);
         }
     })?;
     Ok(have)
-}
-
-fn hop_of(route: &RouteMessage) -> Option<u32> {
-    route.attributes.iter().find_map(|attribute| match attribute {
-        RouteAttribute::NhId(number) => Some(*number),
-        _ => None,
-    })
 }
 
 /// The link of a name.
@@ -218,9 +199,8 @@ fn vxlan(link: &LinkMessage) -> Option<Vxlan> {
 }
 
 /// A route of the main table with the priority of ours, or a better one.
-fn held(family: Family, message: &RouteMessage, hops: &BTreeMap<u32, Hop>) -> Option<(Cidr, Held)> {
+fn held(family: Family, message: &RouteMessage) -> Option<(Cidr, Held)> {
     let (mut destination, mut via, mut link, mut table) = (None, None, None, message.header.table.into());
-    let mut hop = None;
     let (mut number, mut plain) = (0, message.header.kind == RouteType::Unicast);
     for attribute in &message.attributes {
         match attribute {
@@ -229,10 +209,10 @@ fn held(family: Family, message: &RouteMessage, hops: &BTreeMap<u32, Hop>) -> Op
             RouteAttribute::Oif(index) => link = Some(*index),
             RouteAttribute::Priority(it) => number = *it,
             RouteAttribute::Table(it) => table = *it,
-            RouteAttribute::NhId(it) => hop = Some(*it),
             // Ours have none of these.
             RouteAttribute::MultiPath(_)
             | RouteAttribute::Encap(_)
+            | RouteAttribute::NhId(_)
             | RouteAttribute::Metrics(_)
             | RouteAttribute::PrefSource(_) => {
                 plain = false;
@@ -258,13 +238,8 @@ fn held(family: Family, message: &RouteMessage, hops: &BTreeMap<u32, Hop>) -> Op
         _ => Owner::Others,
     };
     let onlink = message.header.flags.contains(RouteFlags::Onlink);
-    let route = match hop {
-        None => via.zip(link).map(|(via, link)| Route { via, link, onlink }),
-        // Some kernels are set to say no more of it than the number, and somebody else's may lead elsewhere at any time.
-        Some(number) => hops.get(&number).filter(|hop| hop.is_ours).and_then(|hop| hop.route),
-    };
-    let route = route.filter(|_| plain);
-    Some((Cidr::containing(net.ok()?), Held { owner, route, hop }))
+    let route = via.zip(link).filter(|_| plain).map(|(via, link)| Route { via, link, onlink });
+    Some((Cidr::containing(net.ok()?), Held { owner, route }))
 }
 
 pub(super) fn ip(address: &RouteAddress) -> Option<IpAddr> {

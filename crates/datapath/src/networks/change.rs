@@ -59,7 +59,7 @@ pub(super) fn move_address(
         flags: 0,
     });
     let first = to_put.is_some();
-    let mut requests: Vec<Request<_>> = to_put.clone().into_iter().chain(to_drop).collect();
+    let mut requests: Vec<Request> = to_put.clone().into_iter().chain(to_drop).collect();
     let drops = if first { 1..requests.len() } else { 0..requests.len() };
     requests.extend(to_put.filter(|_| !drops.is_empty()));
     let failed = kernel.batch(&requests)?;

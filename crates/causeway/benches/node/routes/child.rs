@@ -23,18 +23,13 @@ const CHECKS: usize = 5;
 /// Does it in the namespace that it is started in, and prints its figures.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let [leases, hops] = args else { return Err(anyhow!("how many leases?")) };
-    let (leases, hops) = (leases.parse()?, hops.parse()?);
     let mut kernel = Kernel::open()?;
-    let state = state(&mut kernel, leases)?;
+    let state = state(&mut kernel, leases.parse()?, hops.parse()?)?;
     let start = Instant::now();
-    let (mut want, admitted) = state.want(FAMILY).map_err(|why| anyhow!(why))?;
+    let (want, admitted) = state.want(FAMILY).map_err(|why| anyhow!(why))?;
     ensure!(admitted.refused.is_empty(), "some are refused");
     drop(admitted);
     let compile = start.elapsed();
-    // Of nodes that share an address only one is admitted; ranges are in the order of nodes.
-    for (route, node) in want.routes.values_mut().zip(1..) {
-        route.via = addresses::hop(node, hops);
-    }
     let start = Instant::now();
     let have = kernel.observe(FAMILY, None)?;
     let failures = kernel.apply(FAMILY, &plan(&want, &have), &have)?;
@@ -53,13 +48,13 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
 }
 
 /// What an agent knows by then.
-fn state(kernel: &mut Kernel, leases: u32) -> anyhow::Result<State> {
+fn state(kernel: &mut Kernel, leases: u32, hops: u32) -> anyhow::Result<State> {
     let network = Network { range: addresses::NETWORK.parse()?, mode: Mode::HostGw };
     let given = Given { name: name(0), networks: vec![network], ..Given::default() };
     let own = Own { subnets: vec![Ok(addresses::subnet(0).parse()?)], ..Own::default() };
     let mut nodes = BTreeMap::from([(name(0), Seen { node: None, own: Some(own) })]);
     for number in 1..=leases {
-        let (subnet, public) = (addresses::subnet(number).parse()?, addresses::public(number));
+        let (subnet, public) = (addresses::subnet(number).parse()?, addresses::hop(number, hops));
         let lease = Lease { subnet, public, backend: Backend::HostGw };
         let node = Node { since: i64::from(number), leases: vec![Ok(lease)] };
         nodes.insert(name(number), Seen { node: Some(node), own: None });

@@ -19,10 +19,10 @@ use crate::table::{Grid, met, middle};
 
 /// The first argument of a child.
 pub(crate) const ROLE: &str = "routes-child";
-const SIZES: &str = "100,1000,5000,10000,100000";
+const SIZES: &str = "100,1000,10000,100000";
 const ROUNDS: usize = 5;
-/// Next hops that many leases share. A kernel looks for each new one among all that lead over the same link, unless it is an
-/// object of its own: with as many as leases that is all that would be seen of `ip`.
+/// Next hops that many leases share. A kernel looks for each new one among all that lead over the same link, whoever asks:
+/// with as many as leases that is all that would be seen.
 const HOPS: usize = 256;
 /// Up to so many leases are also measured with a next hop each, as nodes have it.
 const HOP_EACH: usize = 10_000;
