@@ -200,7 +200,8 @@ where
             let opened = Instant::now();
             let seen_before = follower.listed;
             let end = follower.round(&mut |seen| tell(Ok(seen)), &mut pace).await;
-            if follower.listed != seen_before || opened.elapsed() > Pace::MAX {
+            // A list that takes long and fails is as good a reason for a pause as one that fails at once.
+            if follower.listed != seen_before || follower.watches && opened.elapsed() > Pace::MAX {
                 pace.reset();
                 absence = Absence::default();
                 reported = None;

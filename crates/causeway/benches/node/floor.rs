@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::server::Cluster;
 
-const COMPACT: &str = "/api/v1/nodes?resourceVersion=0";
+const COMPACT: &str = "/api/v1/nodes";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const STREAMING: &str = "/api/v1/nodes?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 /// Says that a streaming list is complete.

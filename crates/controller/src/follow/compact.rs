@@ -1,14 +1,14 @@
 //! A whole list in one answer of the protobuf form, from what the API server has in memory.
 //!
-//! A real server writes it in a fraction of the time that a streaming list takes, in which every object is an event in JSON,
-//! and asks no etcd for it. It is never older than what was seen before. Where a server has no such list, or has not
-//! caught up, everything is listed as without this.
+//! A real server writes it in a fraction of the time that a streaming list takes, in which every object is an event in JSON;
+//! one from 1.31 on asks no etcd for it, and yet it is as new as the store. Where a server has no such list, everything is
+//! listed as without this.
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Collected, Limited};
 use kube::Client;
-use kube::api::{ListParams, VersionMatch, WatchParams};
+use kube::api::{ListParams, WatchParams};
 use kube::client::Body;
 use kube::core::Status;
 use prost::DecodeError;
@@ -40,17 +40,11 @@ pub(super) enum Failure {
     Error(kube::Error),
 }
 
-/// Asks for all objects as of a version that was seen, or later; of any version where none was seen.
-pub(super) fn request(
-    path: &str,
-    params: &WatchParams,
-    seen: Option<&str>,
-) -> kube::Result<Request<Vec<u8>>> {
+/// Asks for all objects as they are now: one of an older version could bring back what is gone.
+pub(super) fn request(path: &str, params: &WatchParams) -> kube::Result<Request<Vec<u8>>> {
     let params = ListParams {
         label_selector: params.label_selector.clone(),
         field_selector: params.field_selector.clone(),
-        resource_version: Some(seen.unwrap_or("0").to_owned()),
-        version_match: seen.map(|_| VersionMatch::NotOlderThan),
         ..ListParams::default()
     };
     let request = kube::core::Request::new(path).list(&params);
@@ -84,7 +78,8 @@ pub(super) async fn read(
     let stalls = |_| Failure::Cut("the list stalled");
     let mut body = answer.into_body();
     while let Some(frame) = timeout(STALLED, body.frame()).await.map_err(stalls)? {
-        if let Ok(data) = frame.map_err(Failure::Error)?.into_data() {
+        // It is this list that does not arrive, whatever the server says to other requests.
+        if let Ok(data) = frame.map_err(|_| Failure::Cut("the list broke off"))?.into_data() {
             reader.feed(&data, object).map_err(Failure::Unreadable)?;
         }
     }

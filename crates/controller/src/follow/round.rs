@@ -49,6 +49,8 @@ pub(super) struct Follower<K: Resource, C> {
     cut: u32,
     /// When everything was last listed.
     pub(super) listed: Option<Instant>,
+    /// Whether the present round has come as far as a watch.
+    pub(super) watches: bool,
 }
 
 impl<K, C> Follower<K, C>
@@ -57,7 +59,16 @@ where
     C: Convert<K>,
 {
     pub(super) fn new(watch: Watch<K>, convert: C) -> Self {
-        Self { watch, convert, version: None, due: true, streaming: true, cut: 0, listed: None }
+        Self {
+            watch,
+            convert,
+            version: None,
+            due: true,
+            streaming: true,
+            cut: 0,
+            listed: None,
+            watches: false,
+        }
     }
 
     /// What was seen has gone with its kind: versions may begin anew.
@@ -75,6 +86,7 @@ where
         tell: &mut impl FnMut(Seen<C::Key, C::Value>),
         pace: &mut Pace,
     ) -> kube::Result<Round> {
+        self.watches = false;
         if self.due
             && let Some(decode) = self.watch.compact
             && let Some(cut) = self.try_compact(decode, tell).await?
@@ -91,6 +103,7 @@ where
         let from = self.version.clone().filter(|_| !streams).unwrap_or_default();
         match self.watch.api.watch(&params, &from).await {
             Ok(events) => {
+                self.watches = !streams;
                 let before = self.listed;
                 let end = self.take_in(events, streams, limit, tell).await;
                 self.cut = if streams && self.listed == before { self.cut + 1 } else { 0 };
@@ -212,8 +225,7 @@ where
     ) -> kube::Result<Option<Round>> {
         let of = &self.watch.kind;
         let (kind, api_version) = (K::kind(of).into_owned(), K::api_version(of).into_owned());
-        let request =
-            compact::request(self.watch.api.resource_url(), &self.watch.params, self.version.as_deref())?;
+        let request = compact::request(self.watch.api.resource_url(), &self.watch.params)?;
         let client = self.watch.api.clone().into_client();
         let (mut objects, convert) = (BTreeMap::new(), &self.convert);
         let mut take_in = |bytes: &[u8]| {

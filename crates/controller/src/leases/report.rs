@@ -40,7 +40,8 @@ pub(super) struct Said {
 
 /// What was told for one reason.
 struct Told {
-    last: String,
+    /// The last words, of each family and of neither: two families' troubles are no news to each other.
+    last: BTreeMap<Option<Family>, String>,
     /// How many more may be told, and since when it is as many.
     left: u32,
     since: Instant,
@@ -48,7 +49,7 @@ struct Told {
 
 impl Told {
     fn new() -> Self {
-        Self { last: String::new(), left: EVENTS_AT_ONCE, since: Instant::now() }
+        Self { last: BTreeMap::new(), left: EVENTS_AT_ONCE, since: Instant::now() }
     }
 
     /// Whether one more may be told.
@@ -160,14 +161,15 @@ impl Leases {
 
     /// What was told for a reason is over: the next time it is news.
     pub(super) fn forget_all(&self, reason: &'static str) {
-        lock(&self.said.events).remove(reason);
+        if let Some(told) = lock(&self.said.events).get_mut(reason) {
+            told.last.clear();
+        }
     }
 
     /// What was told for a reason of a family is over: the next time it is news.
     fn forget(&self, reason: &'static str, family: Family) {
-        let mut events = lock(&self.said.events);
-        if let Some(told) = events.get_mut(reason).filter(|told| told.last.starts_with(&family.to_string())) {
-            told.last.clear();
+        if let Some(told) = lock(&self.said.events).get_mut(reason) {
+            told.last.remove(&Some(family));
         }
     }
 
@@ -176,10 +178,11 @@ impl Leases {
         {
             let mut events = lock(&self.said.events);
             let told = events.entry(reason).or_insert_with(Told::new);
-            if told.last == note && reason != REPAIRED || !told.take() {
+            let family = Family::ALL.into_iter().find(|family| note.starts_with(&family.to_string()));
+            if told.last.get(&family) == Some(&note) && reason != REPAIRED || !told.take() {
                 return false;
             }
-            told.last.clone_from(&note);
+            told.last.insert(family, note.clone());
         }
         let name = self.options.given.name.clone();
         // Kubelets' own events have the name for it, and `kubectl describe` looks for that.

@@ -18,6 +18,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(30);
 /// Nothing tells that somebody changed rules of the older iptables, where it is in use.
 const CHECK_LEGACY_EVERY: Duration = Duration::from_secs(5);
 
+/// How soon it is tried again what failed: a tool that is missing may be missing for long.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Nor more often than this.
 const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 
@@ -57,7 +59,7 @@ impl Leases {
                 if self.tell(term, true, "TrafficRules", why.clone()) {
                     tracing::warn!(why, "packets of pods are not treated as they should be");
                 }
-                Next::Retry
+                Next::After(AGAIN_AFTER)
             }
         }
     }
