@@ -47,7 +47,7 @@ async fn drift_is_put_right_and_told_and_others_things_are_left_alone() {
     let subnet = format!("subnets/{}", text(&status, "subnetId"));
     let is = async |path: &str, field: &str, value: Value| {
         let what = format!("{field} of {path} is {value}");
-        let kind = path.split('s').next().unwrap_or_default().to_owned();
+        let kind = path.split("s/").next().unwrap_or_default().to_owned();
         let look = async || match &site.cloud.get(path).await.ok()[&kind][field] {
             seen if *seen == value => Ok(()),
             seen => Err(seen.to_string()),
@@ -83,10 +83,9 @@ async fn drift_is_put_right_and_told_and_others_things_are_left_alone() {
 
     site.cloud.delete(&network).await.ok();
     site.event("drifts", "DriftRepaired", "create network default/drifts").await;
-    let status = site.status("drifts").await;
-    site.until("another network is said", async || {
-        let now = site.status("drifts").await["networkId"].clone();
-        if now.is_string() && now != status["networkId"] || now != after["networkId"] { Ok(()) } else { Err(now.to_string()) }
+    site.until("another network is said", async || match &site.status("drifts").await["networkId"] {
+        now if *now != after["networkId"] => Ok(()),
+        now => Err(now.to_string()),
     })
     .await;
     site.ready("drifts").await;

@@ -104,6 +104,12 @@ async fn a_server_that_wants_to_be_left_alone_for_a_while_is() {
     // The same of the list that everything begins with.
     site.proxy.forget();
     site.proxy.tell(slow_down(Rule::on(Method::GET, "/v2.0/networks?")));
+    site.until("the list is refused", async || match site.proxy.requests().iter().any(|it| it.answer == Some(429)) {
+        true => Ok(()),
+        false => Err("not yet".to_owned()),
+    })
+    .await;
+    site.create("meanwhile", "10.47.0.0/24").await;
     let asked = site
         .until("the list is asked for again", async || {
             let requests = site.proxy.requests();
@@ -114,4 +120,6 @@ async fn a_server_that_wants_to_be_left_alone_for_a_while_is() {
         })
         .await;
     assert!(asked >= wish, "asked again after {asked:?}");
+    // What came meanwhile is not forgotten.
+    site.ready("meanwhile").await;
 }
