@@ -10,7 +10,10 @@ use crate::controller::{Controller, Start};
 use crate::site::{Site, text};
 
 /// Two clusters, each with a network of one name and range; each does all it can with its own.
-async fn live_side_by_side(start: impl Fn() -> Start, tag: impl Fn(&Site) -> String) -> [(Site, Controller); 2] {
+async fn live_side_by_side(
+    start: impl Fn() -> Start,
+    tag: impl Fn(&Site) -> String,
+) -> [(Site, Controller); 2] {
     let [east, west] = [Site::new().await, Site::new().await];
     let controllers = [east.start(start()), west.start(start())];
     let mut ids = Vec::new();
@@ -19,7 +22,10 @@ async fn live_side_by_side(start: impl Fn() -> Start, tag: impl Fn(&Site) -> Str
         ids.push(site.ready("same").await["networkId"].clone());
         let found = site.cloud.list(&format!("networks?tags=causeway-home={}", site.uid)).await;
         assert_eq!(found.len(), 1);
-        assert!(found[0]["tags"].as_array().is_some_and(|tags| tags.contains(&json!(tag(site)))), "{found:?}");
+        assert!(
+            found[0]["tags"].as_array().is_some_and(|tags| tags.contains(&json!(tag(site)))),
+            "{found:?}"
+        );
     }
     assert_ne!(ids[0], ids[1]);
     let path = format!("networks/{}", ids[1].as_str().expect("an id"));
@@ -32,9 +38,11 @@ async fn live_side_by_side(start: impl Fn() -> Start, tag: impl Fn(&Site) -> Str
     east.delete("forced").await;
     east.delete("same").await;
     east.gone("same").await;
-    east.until("nothing of its is left", async || match &east.cloud.list(&format!("networks?tags=causeway-home={}", east.uid)).await[..] {
-        [] => Ok(()),
-        left => Err(format!("{left:?}")),
+    east.until("nothing of its is left", async || {
+        match &east.cloud.list(&format!("networks?tags=causeway-home={}", east.uid)).await[..] {
+            [] => Ok(()),
+            left => Err(format!("{left:?}")),
+        }
     })
     .await;
     assert_eq!(east.cloud.get(&path).await.ok(), theirs);

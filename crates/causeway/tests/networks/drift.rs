@@ -15,11 +15,16 @@ impl Foreign {
     /// With the name and the range of a network of ours, and tags that look like ours without being that.
     async fn like(api: &Api, name: &str, cidr: &str) -> Self {
         let mut were = Vec::new();
-        for tags in [json!([]), json!(["causeway"]), json!(["causeway-cluster=another", "causeway-home=another"])] {
+        for tags in
+            [json!([]), json!(["causeway"]), json!(["causeway-cluster=another", "causeway-home=another"])]
+        {
             let network = api.create("network", json!({ "name": name })).await;
-            let attributes = json!({ "network_id": network["id"], "ip_version": 4, "cidr": cidr, "name": name });
+            let attributes =
+                json!({ "network_id": network["id"], "ip_version": 4, "cidr": cidr, "name": name });
             let subnet = api.create("subnet", attributes).await;
-            for path in [format!("networks/{}", text(&network, "id")), format!("subnets/{}", text(&subnet, "id"))] {
+            for path in
+                [format!("networks/{}", text(&network, "id")), format!("subnets/{}", text(&subnet, "id"))]
+            {
                 api.put(&format!("{path}/tags"), json!({ "tags": tags })).await.ok();
                 let is_now = api.get(&path).await.ok();
                 were.push((path, is_now));
@@ -122,7 +127,8 @@ async fn a_change_that_nobody_knew_of_is_looked_at_again_and_not_written_over() 
     .await;
     site.cloud.put(&network, json!({ "network": { "name": "second", "description": "theirs" } })).await.ok();
     site.until("Neutron refuses the stale change", async || {
-        let statuses: Vec<_> = site.proxy.requests().iter().filter(|it| it.method == Method::PUT).map(|it| it.server).collect();
+        let statuses: Vec<_> =
+            site.proxy.requests().iter().filter(|it| it.method == Method::PUT).map(|it| it.server).collect();
         if statuses.contains(&Some(412)) { Ok(()) } else { Err(format!("{statuses:?}")) }
     })
     .await;

@@ -37,7 +37,10 @@ fn refused() -> Vec<(Value, &'static str)> {
         (both("10.0.0.0/24", "10.0.1.1"), "gateway is outside of cidr"),
         (both("10.0.0.0/24", "10.0.0.0"), "gateway is the first address of cidr, which no host can have"),
         (both("fd00::/64", "fd00::"), "gateway is the first address of cidr, which no host can have"),
-        (both("10.0.0.0/24", "10.0.0.255"), "gateway is the broadcast address of cidr, which no host can have"),
+        (
+            both("10.0.0.0/24", "10.0.0.255"),
+            "gateway is the broadcast address of cidr, which no host can have",
+        ),
     ]
 }
 
@@ -62,12 +65,15 @@ async fn what_makes_no_sense_is_refused_in_words() {
 async fn of_two_that_share_addresses_the_older_is_made_and_the_other_follows_when_it_can() {
     let site = Site::new().await;
     let namespaces: kube::Api<Namespace> = kube::Api::all(site.client.clone());
-    let elsewhere = serde_json::from_value(json!({ "metadata": { "name": "elsewhere" } })).expect("an object");
+    let elsewhere =
+        serde_json::from_value(json!({ "metadata": { "name": "elsewhere" } })).expect("an object");
     namespaces.create(&PostParams::default(), &elsewhere).await.expect("a namespace");
     site.create("a-older", "10.82.0.0/16").await;
     // Ages are in whole seconds; of two of one second the first by name is the older.
     site.create("b-younger", "10.82.7.0/24").await;
-    let other = site.try_create_object("elsewhere", json!({ "name": "other" }), json!({ "cidr": "10.82.7.0/24" })).await;
+    let other = site
+        .try_create_object("elsewhere", json!({ "name": "other" }), json!({ "cidr": "10.82.7.0/24" }))
+        .await;
     other.expect("it is created");
     let controller = site.controller();
     site.ready("a-older").await;
@@ -78,7 +84,11 @@ async fn of_two_that_share_addresses_the_older_is_made_and_the_other_follows_whe
     site.until("another namespace may have it", async || {
         let object = site.networks_in("elsewhere").get("other").await.expect("it is there");
         let said = condition(&object.status, "Ready");
-        if said.as_ref().is_some_and(|said| said.status == "True") { Ok(()) } else { Err(format!("{said:?}")) }
+        if said.as_ref().is_some_and(|said| said.status == "True") {
+            Ok(())
+        } else {
+            Err(format!("{said:?}"))
+        }
     })
     .await;
     site.delete("a-older").await;
@@ -98,7 +108,8 @@ async fn what_no_rule_can_see_is_told_in_the_condition_and_what_is_there_stays()
     // The definition of another, older one: anything goes.
     let definitions: kube::Api<CustomResourceDefinition> = kube::Api::all(site.client.clone());
     let loose = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
-    let patch = json!([{ "op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema", "value": loose }]);
+    let patch =
+        json!([{ "op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema", "value": loose }]);
     let patch: Patch<()> = Patch::Json(serde_json::from_value(patch).expect("a patch"));
     let patched = definitions.patch("networks.samplecrd.k8s.io", &PatchParams::default(), &patch).await;
     patched.expect("a looser definition");

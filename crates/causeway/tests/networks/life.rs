@@ -27,7 +27,8 @@ async fn the_sample_becomes_a_network_that_says_whose_it_is() {
     site.has_exactly_one("example-network").await;
     let (network, subnet) = only(&site, "example-network").await;
     let object = made.metadata.uid.expect("a uid");
-    let tags = ["causeway", &*format!("causeway-cluster={}", site.uid), &*format!("causeway-home={}", site.uid)];
+    let tags =
+        ["causeway", &*format!("causeway-cluster={}", site.uid), &*format!("causeway-home={}", site.uid)];
     let mut tags: Vec<_> = tags.map(str::to_owned).into();
     tags.push(format!("causeway-uid={object}"));
     for it in [&network, &subnet] {
@@ -42,7 +43,10 @@ async fn the_sample_becomes_a_network_that_says_whose_it_is() {
     assert_eq!(text(&subnet, "gateway_ip"), "192.168.0.1");
 
     let said = |field: &str| text(&status, field);
-    assert_eq!((said("provider"), said("cidr"), said("gateway")), ("neutron".into(), text(&subnet, "cidr"), text(&subnet, "gateway_ip")));
+    assert_eq!(
+        (said("provider"), said("cidr"), said("gateway")),
+        ("neutron".into(), text(&subnet, "cidr"), text(&subnet, "gateway_ip"))
+    );
     assert_eq!(status["observedGeneration"], json!(1));
     assert!(status["lastSyncTime"].is_string(), "{status}");
     site.says("example-network", "Progressing", "False", "AtRest").await;
@@ -97,7 +101,10 @@ async fn another_range_replaces_the_subnet_only_where_that_is_allowed() {
     site.annotate("moving", "causeway/allow-replace", "true").await;
     let status = site.ready("moving").await;
     let second = only(&site, "moving").await;
-    assert_eq!((text(&status, "cidr"), text(&second.1, "cidr")), ("10.6.0.0/24".into(), "10.6.0.0/24".into()));
+    assert_eq!(
+        (text(&status, "cidr"), text(&second.1, "cidr")),
+        ("10.6.0.0/24".into(), "10.6.0.0/24".into())
+    );
     assert_eq!(second.0["id"], first.0["id"]);
     assert_ne!(second.1["id"], first.1["id"]);
 
@@ -139,6 +146,7 @@ async fn what_was_deleted_while_nobody_looked_is_deleted_later() {
     let requests = site.proxy.requests();
     let deletions = requests.iter().filter(|it| it.method == hyper::Method::DELETE);
     let orphan = deletions.max_by_key(|it| it.at).expect("a deletion").at;
-    let first_mark_lists = requests.iter().filter(|it| it.at < orphan && it.path.starts_with("/v2.0/subnets?"));
+    let first_mark_lists =
+        requests.iter().filter(|it| it.at < orphan && it.path.starts_with("/v2.0/subnets?"));
     assert!(first_mark_lists.count() >= 4, "two looks, with two lists of subnets each");
 }

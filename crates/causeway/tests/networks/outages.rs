@@ -83,7 +83,10 @@ async fn a_cloud_that_is_away_is_told_of_new_networks_and_leaves_old_ones_alone(
     site.create("new", "10.53.0.0/24").await;
     site.says("new", "Ready", "False", "CloudUnreachable").await;
     let now = site.get("old").await.expect("it is there");
-    assert_eq!(now.metadata.resource_version, old.metadata.resource_version, "nothing is said of the old one");
+    assert_eq!(
+        now.metadata.resource_version, old.metadata.resource_version,
+        "nothing is said of the old one"
+    );
 
     site.proxy.set_gone(false);
     site.ready("new").await;

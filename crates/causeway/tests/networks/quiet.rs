@@ -14,11 +14,14 @@ use crate::site::Site;
 async fn cost_of_a_look(site: &Site) -> BTreeMap<String, usize> {
     // Looks that began before all was calm may still do something.
     let calm = Instant::now();
-    let begins = |it: &crate::cloud::Request| it.path.starts_with("/v2.0/networks?") && it.path.contains("tags=causeway-cluster");
+    let begins = |it: &crate::cloud::Request| {
+        it.path.starts_with("/v2.0/networks?") && it.path.contains("tags=causeway-cluster")
+    };
     let looks = site
         .until("six looks", async || {
             let requests = site.proxy.requests();
-            let looks: Vec<_> = requests.into_iter().filter(begins).map(|it| it.at).filter(|at| *at > calm).collect();
+            let looks: Vec<_> =
+                requests.into_iter().filter(begins).map(|it| it.at).filter(|at| *at > calm).collect();
             if looks.len() >= 6 { Ok(looks) } else { Err(format!("{} looks", looks.len())) }
         })
         .await;
@@ -88,7 +91,9 @@ async fn no_secret_is_ever_printed_or_told() {
     site.ready("whispers").await;
 
     // Servers that repeat what they were told, in errors of all kinds.
-    let token_of = |it: &crate::cloud::Request| it.headers.get("x-auth-token").map(|it| it.to_str().expect("text").to_owned());
+    let token_of = |it: &crate::cloud::Request| {
+        it.headers.get("x-auth-token").map(|it| it.to_str().expect("text").to_owned())
+    };
     let token = site.proxy.requests().iter().find_map(token_of).expect("a token");
     let echo = format!("your token {token} of {} is odd", credential.secret);
     let answer = |rule: Rule, status| rule.times(2).answer(status, echo.clone());
@@ -114,7 +119,10 @@ async fn no_secret_is_ever_printed_or_told() {
         told.push(("a status", site.status(name).await.to_string()));
         told.push(("events", format!("{:?}", site.events(name).await)));
     }
-    assert!(told[0].1.contains("\"level\":\"TRACE\"") || told[0].1.contains("\"level\":\"DEBUG\""), "it says a lot");
+    assert!(
+        told[0].1.contains("\"level\":\"TRACE\"") || told[0].1.contains("\"level\":\"DEBUG\""),
+        "it says a lot"
+    );
     assert!(told.iter().any(|(_, text)| text.contains("is odd")), "what servers say is told");
     for (place, text) in &told {
         // `secret` itself is a word that is not one: the application credential has none of it.

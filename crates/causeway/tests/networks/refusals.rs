@@ -72,10 +72,15 @@ async fn what_is_in_use_is_not_deleted_until_it_is_free_or_abandoned() {
 
     site.annotate("abandoned", "causeway/abandon", "true").await;
     site.gone("abandoned").await;
-    let network = site.cloud.get(&format!("networks/{}", text(&kept.0[0], "id"))).await.ok()["network"].clone();
+    let network =
+        site.cloud.get(&format!("networks/{}", text(&kept.0[0], "id"))).await.ok()["network"].clone();
     let subnet = site.cloud.get(&format!("subnets/{}", text(&kept.1[0], "id"))).await.ok()["subnet"].clone();
     for left in [&network, &subnet] {
-        assert_eq!((&left["tags"], &left["description"]), (&json!([]), &json!("")), "nothing says that it is ours");
+        assert_eq!(
+            (&left["tags"], &left["description"]),
+            (&json!([]), &json!("")),
+            "nothing says that it is ours"
+        );
         assert_eq!(left["name"], "default/abandoned", "others find it under its name");
     }
     assert_eq!(network["subnets"], json!([subnet["id"]]));
@@ -104,9 +109,11 @@ async fn a_server_that_wants_to_be_left_alone_for_a_while_is() {
     // The same of the list that everything begins with.
     site.proxy.forget();
     site.proxy.tell(slow_down(Rule::on(Method::GET, "/v2.0/networks?")));
-    site.until("the list is refused", async || match site.proxy.requests().iter().any(|it| it.answer == Some(429)) {
-        true => Ok(()),
-        false => Err("not yet".to_owned()),
+    site.until("the list is refused", async || {
+        match site.proxy.requests().iter().any(|it| it.answer == Some(429)) {
+            true => Ok(()),
+            false => Err("not yet".to_owned()),
+        }
     })
     .await;
     site.create("meanwhile", "10.47.0.0/24").await;

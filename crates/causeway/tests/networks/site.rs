@@ -91,8 +91,7 @@ impl Site {
             "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec,
         });
         let object: DynamicObject = serde_json::from_value(object).expect("an object");
-        let api: kube::Api<DynamicObject> =
-            kube::Api::namespaced_with(self.client.clone(), namespace, &kind);
+        let api: kube::Api<DynamicObject> = kube::Api::namespaced_with(self.client.clone(), namespace, &kind);
         api.create(&PostParams::default(), &object).await
     }
 
@@ -144,7 +143,13 @@ impl Site {
 
     /// Waits until a condition has a status and a reason; gives its message.
     #[track_caller]
-    pub(crate) fn says(&self, name: &str, kind: &str, status: &str, reason: &str) -> impl Future<Output = String> {
+    pub(crate) fn says(
+        &self,
+        name: &str,
+        kind: &str,
+        status: &str,
+        reason: &str,
+    ) -> impl Future<Output = String> {
         let what = format!("{name} says {kind}={status} ({reason})");
         let (name, kind) = (name.to_owned(), kind.to_owned());
         let (status, reason) = (status.to_owned(), reason.to_owned());
@@ -154,7 +159,9 @@ impl Site {
             let seen = condition(&object.status, &kind);
             let is_current = object.status["observedGeneration"].as_i64() == generation;
             match seen {
-                Some(said) if is_current && said.status == status && said.reason == reason => Ok(said.message),
+                Some(said) if is_current && said.status == status && said.reason == reason => {
+                    Ok(said.message)
+                }
                 seen => Err(format!("{seen:?}")),
             }
         })
@@ -234,7 +241,11 @@ impl Site {
         async move {
             let (networks, subnets) = self.made_for(&name).await;
             let status = self.status(&name).await;
-            assert_eq!((networks.len(), subnets.len()), (1, 1), "{place}: {name}: {networks:#?} {subnets:#?}");
+            assert_eq!(
+                (networks.len(), subnets.len()),
+                (1, 1),
+                "{place}: {name}: {networks:#?} {subnets:#?}"
+            );
             assert_eq!(networks[0]["subnets"], json!([subnets[0]["id"]]), "{place}");
             assert_eq!(status["networkId"], networks[0]["id"], "{place}");
             assert_eq!(status["subnetId"], subnets[0]["id"], "{place}");

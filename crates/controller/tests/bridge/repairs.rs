@@ -109,7 +109,10 @@ async fn bridges_of_others_are_never_touched() {
     site.converge(&absent("a")).await.expect("gone");
     assert_eq!(listing(), before);
     site.machine.sh("ip link add plain0 type bridge");
-    let trouble = site.apply(Step::DeleteNetwork { id: "plain0".into() }).await.expect_err("it is another's");
+    let trouble = site
+        .apply(Step::DeleteNetwork { id: "plain0".into(), revision: None })
+        .await
+        .expect_err("it is another's");
     assert_eq!(trouble.reason(), "Changed");
 }
 
@@ -126,7 +129,10 @@ async fn what_cannot_be_is_refused_and_says_why() {
         trouble.reason() == "Refused" && trouble.to_string().contains("10.1.0.0/16 on link up"),
         "{trouble}"
     );
-    let missing = site.apply(Step::DeleteNetwork { id: "nobody".into() }).await.expect_err("it is not there");
+    let missing = site
+        .apply(Step::DeleteNetwork { id: "nobody".into(), revision: None })
+        .await
+        .expect_err("it is not there");
     assert_eq!(missing.reason(), "Missing");
 }
 

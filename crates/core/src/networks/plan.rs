@@ -138,6 +138,8 @@ pub enum Step {
     DeleteNetwork {
         /// Which.
         id: String,
+        /// As it was seen, its subnets included: one that somebody put there since would go with it.
+        revision: Option<u64>,
     },
 }
 
@@ -188,7 +190,7 @@ impl fmt::Display for Step {
             }
             Self::ChangeSubnet { id, .. } => write!(f, "change subnet {id}"),
             Self::DeleteSubnet { id, .. } => write!(f, "delete subnet {id}"),
-            Self::DeleteNetwork { id } => write!(f, "delete network {id}"),
+            Self::DeleteNetwork { id, .. } => write!(f, "delete network {id}"),
         }
     }
 }
@@ -404,7 +406,7 @@ pub(super) fn delete(home: &Home, held: &Held) -> Todo {
         Some((subnet, _)) => {
             Todo::Stuck(Stuck::ForeignSubnet { network: held.id.clone(), subnet: subnet.clone() })
         }
-        None => Todo::Step(Step::DeleteNetwork { id: held.id.clone() }),
+        None => Todo::Step(Step::DeleteNetwork { id: held.id.clone(), revision: held.revision }),
     }
 }
 

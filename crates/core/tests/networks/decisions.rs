@@ -239,6 +239,18 @@ fn deleting_does_not_take_along_somebody_elses_subnet() {
 }
 
 #[test]
+fn nor_one_that_nobody_has_seen_yet() {
+    let mut world = settled("blue");
+    let id = only(&world).id.clone();
+    world.look();
+    let theirs = plain_subnet("theirs", "172.16.0.0/24".parse().expect("a range"));
+    world.sky.network(&id, None).expect("there").subnets.insert("theirs".into(), theirs);
+    world.edit("blue", |it| it.deleting = true);
+    world.work("blue", Fate::Fine);
+    assert!(only(&world).subnets.contains_key("theirs"));
+}
+
+#[test]
 fn a_quota_is_said_and_not_asked_for_at_every_look() {
     let mut world = World::new();
     world.sky.quota = Some(0);

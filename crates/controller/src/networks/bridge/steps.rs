@@ -47,7 +47,7 @@ impl Site {
             }
             Step::ChangeSubnet { network, id, change, .. } => self.change_subnet(network, id, change).await,
             Step::DeleteSubnet { network, id } => self.delete_subnet(network, id).await,
-            Step::DeleteNetwork { id } => self.delete(id).await,
+            Step::DeleteNetwork { id, .. } => self.delete(id).await,
         }
     }
 

@@ -52,11 +52,11 @@ impl Neutron {
                 Ok(Seen::Subnet(network.clone(), id.clone(), row.subnet()?))
             }
             Step::DeleteSubnet { network, id } => {
-                self.delete(subnet(id)).await?;
+                self.delete(subnet(id), None).await?;
                 Ok(Seen::SubnetGone(network.clone(), id.clone()))
             }
-            Step::DeleteNetwork { id } => {
-                self.delete(network(id)).await?;
+            Step::DeleteNetwork { id, revision } => {
+                self.delete(network(id), *revision).await?;
                 Ok(Seen::Gone(id.clone()))
             }
         }
@@ -85,8 +85,8 @@ impl Neutron {
     }
 
     /// What is gone already is as good.
-    async fn delete(&self, path: String) -> Result<(), Trouble> {
-        let call = Call { method: Method::DELETE, path, revision: None, body: None };
+    async fn delete(&self, path: String, revision: Option<u64>) -> Result<(), Trouble> {
+        let call = Call { method: Method::DELETE, path, revision, body: None };
         match self.api.ask(&call).await {
             Ok(_) => Ok(()),
             Err(fault) if fault.is_not_there() => Ok(()),
