@@ -1,5 +1,6 @@
 //! Work on one network: step after step, until nothing is left or something is in the way.
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use causeway_core::ObjectKey;
@@ -7,6 +8,8 @@ use causeway_core::networks::plan::Goal;
 use causeway_core::networks::state::{InTheWay, Report};
 use causeway_core::networks::trouble::Next as After;
 use causeway_core::networks::{Event, Home, Look, Network, Step, Todo, Trouble, status};
+
+use tokio::time::Instant;
 
 use super::Networks;
 use super::provider::NetworkProvider;
@@ -39,6 +42,9 @@ struct Turn {
 impl<P: NetworkProvider> Networks<P> {
     /// Brings an object's network in line.
     pub(super) async fn sync(&self, key: &ObjectKey, term: &Term) -> Next {
+        if let Some(rest) = self.wished_rest(key) {
+            return Next::After(rest);
+        }
         let mut run = Run::default();
         for _ in 0..AT_A_TIME {
             let Some(turn) = self.turn(key, &run) else { return Next::Done };
@@ -133,9 +139,24 @@ impl<P: NetworkProvider> Networks<P> {
         Next::Done
     }
 
+    /// For how long the cloud does not want to be asked about a network, whatever happens meanwhile.
+    fn wished_rest(&self, key: &ObjectKey) -> Option<Duration> {
+        let mut wishes = self.wishes.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = wishes.get(key)?.saturating_duration_since(Instant::now());
+        if rest.is_zero() {
+            wishes.remove(key);
+            return None;
+        }
+        Some(rest)
+    }
+
     fn give_up(&self, network: &Network, run: &Run, trouble: Trouble) -> Next {
         let next = match trouble.next() {
-            After::Soon(Some(after)) => Next::After(after),
+            After::Soon(Some(after)) => {
+                let mut wishes = self.wishes.lock().unwrap_or_else(PoisonError::into_inner);
+                wishes.insert(network.key.clone(), Instant::now() + after);
+                Next::After(after)
+            }
             After::Soon(None) | After::Look => Next::Retry,
             After::Seldom => Next::After(SELDOM),
         };
