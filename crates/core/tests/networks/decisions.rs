@@ -2,6 +2,7 @@
 
 use causeway_core::Truth;
 use causeway_core::networks::mark::Owner;
+use causeway_core::networks::state::{InTheWay, Report};
 use causeway_core::networks::{Event, Home, NetworkSpec, Scope, Step, Trouble, status};
 use causeway_core::room::State as _;
 
@@ -258,6 +259,24 @@ fn a_quota_is_said_and_not_asked_for_at_every_look() {
     world.settle();
     assert_eq!(world.ready("blue").1, "QuotaExceeded");
     assert_eq!(world.look(), [], "it is tried now and then, not at every look");
+}
+
+#[test]
+fn an_outage_is_told_of_what_was_never_seen_and_ends_with_the_next_look_whatever_it_was() {
+    let mut world = settled("old");
+    world.declare(network("new", "10.2.0.0/24", None));
+    world.write("new");
+    world.restart();
+    for name in ["old", "new"] {
+        let object = world.objects[&crate::world::key(name)].clone();
+        let trouble = Some(InTheWay::Outage(Trouble::Forbidden("no lists for you".into())));
+        let report = Report { uid: object.uid, generation: object.generation, trouble, synced: None };
+        world.state.apply(Event::Worked(object.key, report));
+        world.write(name);
+    }
+    assert_eq!(world.ready("new").1, "Forbidden");
+    assert_eq!(world.ready("old").0, Truth::True, "nothing is known to have changed");
+    assert!(world.look().contains(&Scope::Network(crate::world::key("new"))));
 }
 
 #[test]
