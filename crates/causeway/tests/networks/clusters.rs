@@ -121,6 +121,8 @@ async fn a_network_is_taken_over_where_that_is_asked_for_and_nobody_has_it() {
     let status = site.ready("adopts").await;
     assert_eq!((&status["networkId"], &status["subnetId"]), (&network["id"], &subnet["id"]));
     site.has_exactly_one("adopts").await;
+    let reasons: Vec<_> = site.events("adopts").await.into_iter().map(|(reason, _)| reason).collect();
+    assert_eq!(reasons, ["Synced"], "our own changes are no trouble");
 
     // What another has is refused, what is not there is told.
     site.create_with("late", "10.75.0.0/24", "causeway/adopt", &text(&network, "id")).await;

@@ -94,10 +94,6 @@ impl Controller {
         child.wait().expect("it ended");
     }
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.as_ref().expect("it runs").id()
-    }
-
     fn log(&self) -> PathBuf {
         self.folder.join(format!("{}.log", self.start.name))
     }

@@ -120,7 +120,8 @@ async fn a_change_that_nobody_knew_of_is_looked_at_again_and_not_written_over() 
     site.until("a list that knows the first change is on its way", async || {
         let requests = site.proxy.requests();
         let on_its_way = |it: &&crate::cloud::Request| {
-            it.path.contains("tags=causeway-cluster") && it.server.is_some() && it.answer.is_none()
+            let is_list = it.path.starts_with("/v2.0/networks?") && it.path.contains("tags=causeway-cluster");
+            is_list && it.server.is_some() && it.answer.is_none()
         };
         requests.iter().find(on_its_way).map(|_| ()).ok_or_else(|| format!("{} requests", requests.len()))
     })

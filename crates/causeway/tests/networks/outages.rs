@@ -6,11 +6,21 @@ use hyper::Method;
 use serde_json::json;
 
 use crate::cloud::{PATIENCE, Rule};
+use crate::controller::Controller;
 use crate::site::{Site, text};
 
 /// Names and ranges of some networks.
 fn several(count: u8, second: u8) -> Vec<(String, String)> {
     (0..count).map(|number| (format!("n{number}"), format!("10.{second}.{number}.0/24"))).collect()
+}
+
+/// Waits until a controller knows that the cloud cannot be listed.
+async fn is_noticed(site: &Site, controller: &Controller) {
+    site.until("the outage is noticed", async || {
+        let said = controller.said();
+        if said.contains("the cloud cannot be listed") { Ok(()) } else { Err("not yet".into()) }
+    })
+    .await;
 }
 
 async fn converge_and_vanish(site: &Site, networks: &[(String, String)]) {
@@ -75,11 +85,7 @@ async fn a_cloud_that_is_away_is_told_of_new_networks_and_leaves_old_ones_alone(
     let held = site.made_for("old").await;
 
     site.proxy.set_gone(true);
-    site.until("the outage is noticed", async || {
-        let said = controller.said();
-        if said.contains("the cloud cannot be listed") { Ok(()) } else { Err("not yet".into()) }
-    })
-    .await;
+    is_noticed(&site, &controller).await;
     site.create("new", "10.53.0.0/24").await;
     site.says("new", "Ready", "False", "CloudUnreachable").await;
     let now = site.get("old").await.expect("it is there");
@@ -97,6 +103,24 @@ async fn a_cloud_that_is_away_is_told_of_new_networks_and_leaves_old_ones_alone(
     let reasons: Vec<_> = site.events("old").await.into_iter().map(|(reason, _)| reason).collect();
     assert_eq!(reasons, ["Synced"]);
     assert!(controller.said().contains("the cloud answers again"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_that_are_forbidden_for_a_while_stop_nothing_for_good() {
+    let site = Site::new().await;
+    let controller = site.controller();
+    site.create("old", "10.56.0.0/24").await;
+    site.ready("old").await;
+    let refusal =
+        json!({ "NeutronError": { "type": "PolicyNotAuthorized", "message": "no lists", "detail": "" } });
+    site.proxy.tell(Rule::on(Method::GET, "/v2.0/").answer(403, refusal.to_string()));
+    is_noticed(&site, &controller).await;
+    site.create("new", "10.57.0.0/24").await;
+    site.says("new", "Ready", "False", "Forbidden").await;
+    site.says("old", "Ready", "True", "Synced").await;
+    site.proxy.pass();
+    site.ready("new").await;
+    site.has_exactly_one("new").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

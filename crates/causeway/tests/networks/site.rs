@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
-use crate::cloud::{Api, Neutron, PATIENCE, Proxy, Settings};
+use crate::cloud::{Api, Neutron, PATIENCE, Proxy, Request, Settings};
 
 /// How often something is looked at that is waited for.
 const POLL: std::time::Duration = std::time::Duration::from_millis(40);
@@ -137,10 +137,6 @@ impl Site {
         self.get(name).await.map(|object| object.status).unwrap_or_default()
     }
 
-    pub(crate) async fn condition(&self, name: &str, kind: &str) -> Option<Said> {
-        condition(&self.status(name).await, kind)
-    }
-
     /// Waits until a condition has a status and a reason; gives its message.
     #[track_caller]
     pub(crate) fn says(
@@ -176,6 +172,28 @@ impl Site {
             said.await;
             self.status(&name).await
         }
+    }
+
+    /// Waits until the controller has looked at the whole cloud: what it knows of it is not older than this call.
+    #[track_caller]
+    pub(crate) fn looked_at(&self) -> impl Future<Output = ()> {
+        let since = Instant::now();
+        self.until("the cloud is looked at", async move || {
+            let requests = self.proxy.requests();
+            let begins = |it: &&Request| {
+                it.path.starts_with("/v2.0/networks?") && it.path.contains("causeway-cluster=")
+            };
+            // The second begins when the first is taken in.
+            match requests
+                .iter()
+                .filter(begins)
+                .filter(|it| it.at > since && !it.path.contains("causeway-uid"))
+                .count()
+            {
+                0 | 1 => Err("not yet".to_owned()),
+                _ => Ok(()),
+            }
+        })
     }
 
     /// Waits until the object is gone.
