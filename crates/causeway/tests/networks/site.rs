@@ -181,15 +181,12 @@ impl Site {
         self.until("the cloud is looked at", async move || {
             let requests = self.proxy.requests();
             let begins = |it: &&Request| {
-                it.path.starts_with("/v2.0/networks?") && it.path.contains("causeway-cluster=")
+                let is_list =
+                    it.path.starts_with("/v2.0/networks?") && it.path.contains("tags=causeway-cluster");
+                is_list && it.at > since
             };
             // The second begins when the first is taken in.
-            match requests
-                .iter()
-                .filter(begins)
-                .filter(|it| it.at > since && !it.path.contains("causeway-uid"))
-                .count()
-            {
+            match requests.iter().filter(begins).count() {
                 0 | 1 => Err("not yet".to_owned()),
                 _ => Ok(()),
             }
