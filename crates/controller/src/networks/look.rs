@@ -42,7 +42,7 @@ impl<P: NetworkProvider> Networks<P> {
 
     /// Nothing was seen: what was seen before counts for a while.
     fn missed(&self, trouble: Trouble) -> Next {
-        let since = {
+        let (since, is_news) = {
             let mut outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
             let is_news = outage.as_ref().is_none_or(|(_, known)| known.reason() != trouble.reason());
             let since = outage.as_ref().map_or_else(Instant::now, |(since, _)| *since);
@@ -50,8 +50,11 @@ impl<P: NetworkProvider> Networks<P> {
             if is_news {
                 tracing::warn!(reason = trouble.reason(), "the cloud cannot be listed: {trouble}");
             }
-            since
+            (since, is_news)
         };
+        if is_news {
+            self.tell_all_of_outage();
+        }
         if since.elapsed() >= BLIND_AFTER {
             self.desk.tell(Event::Blind(Some(trouble.clone())));
         }
@@ -59,6 +62,16 @@ impl<P: NetworkProvider> Networks<P> {
             After::Soon(Some(after)) => Next::After(after),
             After::Soon(None) | After::Look | After::Seldom => Next::Retry,
         }
+    }
+
+    /// Before the first list nobody works on any network, and nobody else would say why.
+    fn tell_all_of_outage(&self) {
+        let networks: Vec<_> = {
+            let state = self.desk.state();
+            let is_unseen = state.cloud().is_none();
+            state.networks().filter(|_| is_unseen).cloned().collect()
+        };
+        networks.iter().for_each(|network| self.tell_of_outage(network));
     }
 
     /// Says once that others go by our id: nothing of theirs is touched, but people may take one for the other.

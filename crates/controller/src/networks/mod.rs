@@ -12,11 +12,13 @@ pub mod provider;
 mod report;
 mod sync;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use causeway_api::networks::{LooseNetwork, parse};
+use causeway_core::ObjectKey;
 use causeway_core::networks::{Event, Home, Scope, State, Trouble};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt};
@@ -84,6 +86,8 @@ pub struct Networks<P> {
     metrics: metrics::Metrics,
     /// Since when the cloud cannot be listed, and why.
     outage: Mutex<Option<(Instant, Trouble)>>,
+    /// Networks that the cloud does not want to be asked about before some time.
+    wishes: Mutex<BTreeMap<ObjectKey, Instant>>,
     /// Whether it was said that another cluster goes by our id.
     warned: AtomicBool,
 }
@@ -111,6 +115,7 @@ impl<P: NetworkProvider> Networks<P> {
             metrics: metrics::Metrics::default(),
             provider,
             outage: Mutex::default(),
+            wishes: Mutex::default(),
             warned: AtomicBool::new(false),
         });
         room.metrics.register(&room);
@@ -158,6 +163,7 @@ impl<P: NetworkProvider> Room for Networks<P> {
     }
 
     fn term_ended(&self) {
+        self.wishes.lock().unwrap_or_else(PoisonError::into_inner).clear();
         *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.desk.tell(Event::TermEnded);
     }

@@ -1,5 +1,6 @@
 //! Work on one network: step after step, until nothing is left or something is in the way.
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use causeway_core::ObjectKey;
@@ -8,6 +9,8 @@ use causeway_core::networks::state::{InTheWay, Report};
 use causeway_core::networks::trouble::Next as After;
 use causeway_core::networks::{Event, Home, Look, Network, Step, Todo, Trouble, status};
 
+use tokio::time::Instant;
+
 use super::Networks;
 use super::provider::NetworkProvider;
 use crate::election::Term;
@@ -15,6 +18,9 @@ use crate::queue::Next;
 
 /// The most steps and looks at a time: no network needs more, and two who undo each other's work take turns.
 const AT_A_TIME: usize = 16;
+/// How often in one go it is looked again because something is not as it was: tags that we put ourselves raise the
+/// revisions of a network that is taken over and of its subnet.
+const STALE_AT_A_TIME: usize = 3;
 /// How often it is tried again what only somebody else can help with.
 const SELDOM: Duration = Duration::from_secs(120);
 
@@ -39,9 +45,16 @@ struct Turn {
 impl<P: NetworkProvider> Networks<P> {
     /// Brings an object's network in line.
     pub(super) async fn sync(&self, key: &ObjectKey, term: &Term) -> Next {
+        if let Some(rest) = self.wished_rest(key) {
+            return Next::After(rest);
+        }
         let mut run = Run::default();
         for _ in 0..AT_A_TIME {
-            let Some(turn) = self.turn(key, &run) else { return Next::Done };
+            let Some(turn) = self.turn(key, &run) else {
+                let network = self.desk.state().network(key).cloned();
+                network.iter().for_each(|network| self.tell_of_outage(network));
+                return Next::Done;
+            };
             if !term.is_held() {
                 return Next::Done;
             }
@@ -54,8 +67,7 @@ impl<P: NetworkProvider> Networks<P> {
                 }
                 // Not one by one while the cloud as a whole does not answer: the next look that succeeds asks for it.
                 Todo::Look | Todo::Step(_) if self.outage().is_some() => {
-                    let trouble = self.outage().map(InTheWay::Trouble);
-                    self.tell_how_far(network, &run, trouble);
+                    self.tell_of_outage(network);
                     return Next::Done;
                 }
                 Todo::Look => self.find(home, network, &mut run).await,
@@ -64,7 +76,7 @@ impl<P: NetworkProvider> Networks<P> {
             if let Err(trouble) = went {
                 match trouble.next() {
                     // What was decided on is not so any more.
-                    After::Look if run.stale == 0 => {
+                    After::Look if run.stale < STALE_AT_A_TIME => {
                         run.stale += 1;
                         if let Err(trouble) = self.find(home, network, &mut run).await {
                             return self.give_up(network, &run, trouble);
@@ -133,14 +145,36 @@ impl<P: NetworkProvider> Networks<P> {
         Next::Done
     }
 
+    /// For how long the cloud does not want to be asked about a network, whatever happens meanwhile.
+    fn wished_rest(&self, key: &ObjectKey) -> Option<Duration> {
+        let mut wishes = self.wishes.lock().unwrap_or_else(PoisonError::into_inner);
+        let rest = wishes.get(key)?.saturating_duration_since(Instant::now());
+        if rest.is_zero() {
+            wishes.remove(key);
+            return None;
+        }
+        Some(rest)
+    }
+
     fn give_up(&self, network: &Network, run: &Run, trouble: Trouble) -> Next {
         let next = match trouble.next() {
-            After::Soon(Some(after)) => Next::After(after),
+            After::Soon(Some(after)) => {
+                let mut wishes = self.wishes.lock().unwrap_or_else(PoisonError::into_inner);
+                wishes.insert(network.key.clone(), Instant::now() + after);
+                Next::After(after)
+            }
             After::Soon(None) | After::Look => Next::Retry,
             After::Seldom => Next::After(SELDOM),
         };
         self.tell_how_far(network, run, Some(InTheWay::Trouble(trouble)));
         next
+    }
+
+    /// Nothing can be done for a network while the cloud cannot be listed.
+    pub(super) fn tell_of_outage(&self, network: &Network) {
+        if let Some(trouble) = self.outage() {
+            self.tell_how_far(network, &Run::default(), Some(InTheWay::Outage(trouble)));
+        }
     }
 
     fn tell_how_far(&self, network: &Network, run: &Run, trouble: Option<InTheWay>) {

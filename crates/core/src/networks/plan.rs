@@ -138,7 +138,7 @@ pub enum Step {
     DeleteNetwork {
         /// Which.
         id: String,
-        /// As it was seen: somebody may have put something into it since.
+        /// As it was seen, its subnets included: one that somebody put there since would go with it.
         revision: Option<u64>,
     },
 }

@@ -64,8 +64,10 @@ pub struct Report {
 /// What is in the way of an object's network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InTheWay {
-    /// The cloud.
+    /// The cloud, with this network.
     Trouble(Trouble),
+    /// The cloud as a whole, which cannot be listed; the next list that succeeds asks for every network again.
+    Outage(Trouble),
     /// A decision that somebody has to make.
     Stuck(Stuck),
 }
@@ -433,14 +435,18 @@ impl State {
 impl Report {
     /// Whether it is not known what became of the last step.
     pub fn is_unsure(&self) -> bool {
-        matches!(&self.trouble, Some(InTheWay::Trouble(trouble)) if trouble.next() != Next::Seldom)
+        match &self.trouble {
+            Some(InTheWay::Trouble(trouble)) => trouble.next() != Next::Seldom,
+            Some(InTheWay::Outage(_)) => true,
+            Some(InTheWay::Stuck(_)) | None => false,
+        }
     }
 
     /// Whether only somebody else can help.
     fn waits(&self) -> bool {
         match &self.trouble {
             Some(InTheWay::Trouble(trouble)) => trouble.next() == Next::Seldom,
-            Some(InTheWay::Stuck(_)) | None => false,
+            Some(InTheWay::Outage(_) | InTheWay::Stuck(_)) | None => false,
         }
     }
 }

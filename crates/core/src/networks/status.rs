@@ -86,7 +86,9 @@ pub fn finalizers(network: &Network, ours: bool) -> Vec<&str> {
 /// A deletion that does not get on says why.
 fn blocked(state: &State, network: &Network) -> Option<NetworkStatus> {
     let (reason, why) = match &state.report(network)?.trouble {
-        Some(InTheWay::Trouble(trouble)) => (trouble.reason(), trouble.to_string()),
+        Some(InTheWay::Trouble(trouble) | InTheWay::Outage(trouble)) => {
+            (trouble.reason(), trouble.to_string())
+        }
         Some(InTheWay::Stuck(stuck)) => (stuck.reason(), stuck.to_string()),
         None => return None,
     };
@@ -116,10 +118,15 @@ fn verdict<'a>(state: &'a State, network: &'a Network) -> Verdict<'a> {
     if let Some(older) = state.overlapped(network) {
         return Verdict::Overlap(older);
     }
-    let Some(todo) = state.todo(network, false) else {
-        return state.blind().map_or(Verdict::Awaited, Verdict::Unseen);
-    };
     let report = state.report(network).and_then(|report| report.trouble.as_ref());
+    let Some(todo) = state.todo(network, false) else {
+        return match (state.blind(), report) {
+            (Some(trouble), _) => Verdict::Unseen(trouble),
+            // What was as declared is taken to be so for a while.
+            (None, Some(InTheWay::Outage(trouble))) if !says_synced(network) => Verdict::Failed(trouble),
+            (None, _) => Verdict::Awaited,
+        };
+    };
     match (todo, report) {
         (Todo::Nothing, _) => match (state.blind(), synced(state, network, spec.cidr)) {
             (Some(trouble), _) => Verdict::Unseen(trouble),
@@ -128,7 +135,7 @@ fn verdict<'a>(state: &'a State, network: &'a Network) -> Verdict<'a> {
         },
         (Todo::Stuck(stuck), _) => Verdict::Stuck(stuck),
         (_, Some(InTheWay::Stuck(stuck))) => Verdict::Stuck(stuck.clone()),
-        (_, Some(InTheWay::Trouble(trouble))) => Verdict::Failed(trouble),
+        (_, Some(InTheWay::Trouble(trouble) | InTheWay::Outage(trouble))) => Verdict::Failed(trouble),
         (Todo::Step(step), None) => Verdict::Next(step.to_string()),
         (Todo::Look, None) => Verdict::Next("look for it in the cloud".into()),
     }

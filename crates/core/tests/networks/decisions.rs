@@ -2,6 +2,7 @@
 
 use causeway_core::Truth;
 use causeway_core::networks::mark::Owner;
+use causeway_core::networks::state::{InTheWay, Report};
 use causeway_core::networks::{Event, Home, NetworkSpec, Scope, Step, Trouble, status};
 use causeway_core::room::State as _;
 
@@ -239,6 +240,18 @@ fn deleting_does_not_take_along_somebody_elses_subnet() {
 }
 
 #[test]
+fn nor_one_that_nobody_has_seen_yet() {
+    let mut world = settled("blue");
+    let id = only(&world).id.clone();
+    world.look();
+    let theirs = plain_subnet("theirs", "172.16.0.0/24".parse().expect("a range"));
+    world.sky.network(&id, None).expect("there").subnets.insert("theirs".into(), theirs);
+    world.edit("blue", |it| it.deleting = true);
+    world.work("blue", Fate::Fine);
+    assert!(only(&world).subnets.contains_key("theirs"));
+}
+
+#[test]
 fn a_quota_is_said_and_not_asked_for_at_every_look() {
     let mut world = World::new();
     world.sky.quota = Some(0);
@@ -246,6 +259,24 @@ fn a_quota_is_said_and_not_asked_for_at_every_look() {
     world.settle();
     assert_eq!(world.ready("blue").1, "QuotaExceeded");
     assert_eq!(world.look(), [], "it is tried now and then, not at every look");
+}
+
+#[test]
+fn an_outage_is_told_of_what_was_never_seen_and_ends_with_the_next_look_whatever_it_was() {
+    let mut world = settled("old");
+    world.declare(network("new", "10.2.0.0/24", None));
+    world.write("new");
+    world.restart();
+    for name in ["old", "new"] {
+        let object = world.objects[&crate::world::key(name)].clone();
+        let trouble = Some(InTheWay::Outage(Trouble::Forbidden("no lists for you".into())));
+        let report = Report { uid: object.uid, generation: object.generation, trouble, synced: None };
+        world.state.apply(Event::Worked(object.key, report));
+        world.write(name);
+    }
+    assert_eq!(world.ready("new").1, "Forbidden");
+    assert_eq!(world.ready("old").0, Truth::True, "nothing is known to have changed");
+    assert!(world.look().contains(&Scope::Network(crate::world::key("new"))));
 }
 
 #[test]

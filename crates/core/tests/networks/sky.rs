@@ -130,13 +130,14 @@ impl Sky {
                 Ok(Seen::SubnetGone(network.clone(), id.clone()))
             }
             Step::DeleteNetwork { id, revision } => {
-                if self.networks.contains_key(id) {
-                    self.network(id, *revision)?;
-                }
                 if self.used.contains(id) {
                     return Err(Trouble::InUse("a port".into()));
                 }
-                self.networks.remove(id);
+                match self.network(id, *revision) {
+                    // As good as deleted.
+                    Ok(_) | Err(Trouble::Missing(_)) => drop(self.networks.remove(id)),
+                    Err(trouble) => return Err(trouble),
+                }
                 Ok(Seen::Gone(id.clone()))
             }
         }
