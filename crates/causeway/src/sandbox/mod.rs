@@ -28,6 +28,7 @@ mod given;
 mod kubelet;
 mod kubeovn;
 mod marks;
+mod matrix;
 mod measure;
 mod nat;
 mod netns;
