@@ -31,8 +31,8 @@ pub(super) async fn check(url: &str) -> anyhow::Result<()> {
     };
     let base = url.trim_end_matches('/').trim_end_matches("/v2.0");
     anyhow::bail!(
-        "--neutron {url} is no Neutron that lists its networks: {why}. Check it with `curl {base}/v2.0/networks`; it \
-         must ask for no credentials (auth_strategy = noauth)"
+        "no Neutron at {url} that can be used: {why}; check it with `curl {base}/v2.0/networks`, which must list its \
+         networks without credentials (auth_strategy = noauth)"
     )
 }
 
