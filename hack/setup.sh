@@ -91,6 +91,11 @@ need_client_of_rules() {
   need_venv "runs a client of the rules that owes nothing to this project"
   need mvn maven "fetches the Java SDK, whose own .proto files that client is generated from"
 }
+# What hack/neutron.sh makes: nothing more, where it is there.
+need_neutron() {
+  hack/neutron.sh --have >/dev/null && return
+  need_venv "holds Neutron and Keystone, for the tests and benchmarks of networks in OpenStack"
+}
 need_java_sdk() {
   need javac default-jdk-headless "compiles and runs a program that uses the Java SDK"
   need mvn maven "fetches the Java SDK"
@@ -203,6 +208,14 @@ provide_java_sdk() {
   provide_sdk java "the released Java SDK and what it needs, from Maven Central (40 MB, into .cache/sdk)"
 }
 
+provide_neutron() {
+  hack/neutron.sh --have >/dev/null && return
+  changed=1
+  say "Neutron 29 and Keystone 30 from PyPI (50 MB to fetch, 390 MB in ~/.cache/causeway/neutron): an OpenStack that"
+  say "  networks are created in, on loopback and without root; on two cores some two minutes"
+  part "Neutron and Keystone" quietly hack/neutron.sh
+}
+
 provide_guest_kernel() {
   [[ -e .cache/guest/kernel/vmlinuz ]] && return
   if ! type -P apt-get >/dev/null; then
@@ -230,8 +243,8 @@ provide_cargo_tools() {
 changed=
 case $purpose in
   sandbox) need_linker; need_network ;;
-  bench) need_linker; need_network; need_tools ;;
-  test) need_linker; need_network; need_tools; need_guest; need_client_of_rules ;;
+  bench) need_linker; need_network; need_tools; need_neutron ;;
+  test) need_linker; need_network; need_tools; need_guest; need_client_of_rules; need_neutron ;;
   sdk) need_linker; need_java_sdk ;;
   peers) need_linker; need_network; need_tools; need_peers ;;
   real) need_linker; need_network; need_tools; need_control_plane ;;
@@ -244,9 +257,10 @@ if ((${#missing[@]})); then
   part packages install_missing
 fi
 case $purpose in
-  test) provide_kubectl; provide_guest_kernel; provide_client_of_rules ;;
+  test) provide_kubectl; provide_guest_kernel; provide_client_of_rules; provide_neutron ;;
   sdk) provide_java_sdk ;;
-  bench | kubectl | real) provide_kubectl ;;
+  bench) provide_kubectl; provide_neutron ;;
+  kubectl | real) provide_kubectl ;;
   check) provide_cargo_tools ;;
 esac
 if [[ $changed ]]; then

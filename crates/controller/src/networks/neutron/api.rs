@@ -20,7 +20,7 @@ pub(super) struct Api {
 
 enum Door {
     Open(Arc<Access>),
-    Keystone(Keystone),
+    Keystone(Box<Keystone>),
 }
 
 /// What to ask for.
@@ -74,7 +74,7 @@ impl Api {
         let http = Http::new(config, requests)?;
         let door = match (&config.auth, &config.endpoint) {
             (Auth::Keystone { url, identity }, _) => {
-                Door::Keystone(Keystone::new(url.clone(), identity.clone(), config))
+                Door::Keystone(Box::new(Keystone::new(url.clone(), identity.clone(), config)))
             }
             (Auth::Open, Some(endpoint)) => Door::Open(Arc::new(Access::open(endpoint.clone()))),
             (Auth::Open, None) => anyhow::bail!("without Keystone an endpoint is needed"),

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
-use super::config::{Settings, Variables};
+use super::config::Variables;
+use super::settings::Settings;
 
 /// A file of clouds. All values are texts: a password like `0123` is not a number.
 #[derive(Default, Deserialize)]
@@ -162,7 +163,7 @@ pub(super) fn settings(
     if let Some(profile) = &cloud.profile {
         origin = format!("{origin} (of its profile `{profile}` nothing is read)");
     }
-    Ok(Settings { origin, spelled: str::to_owned, get: Box::new(move |name| cloud.get(name)) })
+    Ok(Settings::new(origin, str::to_owned, |name| cloud.get(name)))
 }
 
 fn parsed(path: &Path, text: &str) -> anyhow::Result<BTreeMap<String, Cloud>> {

@@ -8,6 +8,7 @@ use http::Uri;
 
 use super::clouds;
 use super::secret::Secret;
+use super::settings::Settings;
 
 /// All there is to know before the first request.
 #[derive(Debug, Clone)]
@@ -107,15 +108,6 @@ pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// A file's text; none if it is not there.
 pub type Files<'a> = &'a dyn Fn(&Path) -> std::io::Result<Option<String>>;
 
-/// Values by openstacksdk's names for them, wherever they come from.
-pub(super) struct Settings {
-    /// For errors.
-    pub(super) origin: String,
-    /// How a name is spelled there.
-    pub(super) spelled: fn(&str) -> String,
-    pub(super) get: Box<dyn Fn(&str) -> Option<String>>,
-}
-
 /// Finds out where the cloud is: at the endpoint given, which asks for nothing; else as the cloud of that name (or
 /// OS_CLOUD) in `clouds.yaml` says; else as `OS_*` variables say; else as the only cloud in `clouds.yaml` says.
 pub fn load(
@@ -126,7 +118,7 @@ pub fn load(
 ) -> anyhow::Result<Config> {
     if let Some(endpoint) = endpoint {
         let endpoint = Base::parse(endpoint).context("the endpoint given")?.of_neutron();
-        let settings = of_environment(variables);
+        let settings = Settings::of_environment(variables);
         let ca = settings.get("cacert").map(|path| from_home(path.into(), variables));
         let insecure = settings.is_insecure()?;
         return Ok(Config { endpoint: Some(endpoint), ca, insecure, ..Config::open() });
@@ -136,7 +128,7 @@ pub fn load(
     let by_variables =
         ["OS_AUTH_URL", "OS_ENDPOINT", "OS_NETWORK_ENDPOINT_OVERRIDE"].iter().find(|it| is_set(it));
     let settings = match by_variables {
-        Some(_) if named.is_none() => of_environment(variables),
+        Some(_) if named.is_none() => Settings::of_environment(variables),
         _ => of_file(named.as_deref(), variables, files)?,
     };
     let config = Config::of(&settings).with_context(|| settings.origin.clone())?;
@@ -150,46 +142,6 @@ pub fn read_file(path: &Path) -> std::io::Result<Option<String>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-fn of_environment(variables: Variables<'_>) -> Settings {
-    const NAMES: [&str; 28] = [
-        "auth_type",
-        "auth_url",
-        "endpoint",
-        "username",
-        "user_id",
-        "password",
-        "project_name",
-        "project_id",
-        "tenant_name",
-        "tenant_id",
-        "user_domain_name",
-        "user_domain_id",
-        "project_domain_name",
-        "project_domain_id",
-        "domain_name",
-        "domain_id",
-        "default_domain",
-        "default_domain_name",
-        "default_domain_id",
-        "application_credential_id",
-        "application_credential_name",
-        "application_credential_secret",
-        "region_name",
-        "interface",
-        "cacert",
-        "verify",
-        "insecure",
-        "network_endpoint_override",
-    ];
-    fn spelled(name: &str) -> String {
-        format!("OS_{}", name.to_uppercase())
-    }
-    let pair = |name: &&'static str| variables(&spelled(name)).map(|value| (*name, value));
-    let known: Vec<_> = NAMES.iter().filter_map(pair).collect();
-    let get = move |name: &str| known.iter().find(|(it, _)| *it == name).map(|(_, value)| value.clone());
-    Settings { origin: "OS_* variables".into(), spelled, get: Box::new(get) }
 }
 
 fn of_file(cloud: Option<&str>, variables: Variables<'_>, files: Files<'_>) -> anyhow::Result<Settings> {
@@ -221,7 +173,8 @@ fn from_home(path: PathBuf, variables: Variables<'_>) -> PathBuf {
 }
 
 impl Config {
-    fn open() -> Self {
+    /// One that nobody has said anything of.
+    pub(super) fn open() -> Self {
         Self {
             auth: Auth::Open,
             endpoint: None,
@@ -285,83 +238,6 @@ impl Config {
     }
 }
 
-impl Settings {
-    /// What is empty is not there.
-    fn get(&self, name: &str) -> Option<String> {
-        (self.get)(name).filter(|value| !value.trim().is_empty())
-    }
-
-    fn need(&self, name: &str) -> anyhow::Result<String> {
-        self.get(name).with_context(|| format!("{} is missing", (self.spelled)(name)))
-    }
-
-    fn password(&self) -> anyhow::Result<Identity> {
-        let user = self.named("user_id", &["username"], "user").with_context(|| {
-            format!("{} or {} is missing", (self.spelled)("username"), (self.spelled)("user_id"))
-        })?;
-        let password = Secret::new(self.need("password")?);
-        let project = self
-            .named("project_id", &["project_name", "tenant_name"], "project")
-            .or_else(|| self.get("tenant_id").map(Named::Id));
-        Ok(Identity::Password { user, password, project })
-    }
-
-    fn application(&self) -> anyhow::Result<Identity> {
-        let secret = Secret::new(self.need("application_credential_secret")?);
-        let credential = match self.get("application_credential_id") {
-            Some(id) => Credential::Id(id),
-            None => {
-                let name = self.get("application_credential_name");
-                let user = self.named("user_id", &["username"], "user");
-                let (Some(name), Some(user)) = (name, user) else {
-                    let names = ["application_credential_id", "application_credential_name", "username"];
-                    let [id, name, user] = names.map(self.spelled);
-                    bail!("{id} is missing, or {name} together with {user}");
-                };
-                Credential::Name(name, user)
-            }
-        };
-        Ok(Identity::Application { credential, secret })
-    }
-
-    fn named(&self, id: &str, names: &[&str], what: &str) -> Option<Named> {
-        let by_name = || {
-            let name = names.iter().find_map(|name| self.get(name))?;
-            Some(Named::Name(name, self.domain(what)))
-        };
-        self.get(id).map(Named::Id).or_else(by_name)
-    }
-
-    /// Most clouds have but the first domain, whose id is `default`.
-    fn domain(&self, what: &str) -> Domain {
-        let id = |name: &str| self.get(name).map(Domain::Id);
-        let name = |name: &str| self.get(name).map(Domain::Name);
-        id(&format!("{what}_domain_id"))
-            .or_else(|| name(&format!("{what}_domain_name")))
-            .or_else(|| id("domain_id"))
-            .or_else(|| name("domain_name"))
-            .or_else(|| id("default_domain_id"))
-            .or_else(|| name("default_domain_name"))
-            .or_else(|| id("default_domain"))
-            .unwrap_or_else(|| Domain::Id("default".into()))
-    }
-
-    fn is_insecure(&self) -> anyhow::Result<bool> {
-        let flag = |name: &str| self.get(name).map(|text| truth(&text).with_context(|| (self.spelled)(name)));
-        let insecure = flag("insecure").transpose()?;
-        let verify = flag("verify").transpose()?;
-        Ok(insecure.unwrap_or(false) || !verify.unwrap_or(true))
-    }
-}
-
-fn truth(text: &str) -> anyhow::Result<bool> {
-    match text.trim().to_lowercase().as_str() {
-        "true" | "yes" | "on" | "1" | "y" | "t" => Ok(true),
-        "false" | "no" | "off" | "0" | "n" | "f" => Ok(false),
-        _ => bail!("neither true nor false"),
-    }
-}
-
 impl Interface {
     fn parse(text: &str) -> anyhow::Result<Self> {
         let text = text.trim();
@@ -418,3 +294,6 @@ impl fmt::Display for Base {
         f.write_str(&self.0)
     }
 }
+
+#[cfg(test)]
+mod tests;

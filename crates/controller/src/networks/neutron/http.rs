@@ -244,8 +244,48 @@ fn trust(config: &Config) -> anyhow::Result<kube::Config> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
 
     use super::*;
+
+    /// A server that answers every request with the same beginning, and never ends it.
+    async fn unfinished(beginning: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        tokio::spawn(async move {
+            let mut open = Vec::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.read(&mut [0; 4096]).await;
+                let _ = stream.write_all(beginning.as_bytes()).await;
+                open.push(stream);
+            }
+        });
+        format!("http://{address}/v2.0/networks?a=b")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_answered_or_not_to_its_end_fails_in_time_and_once() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let config = Config::open();
+        let http = Http::new(&config, Requests::default()).expect("a client");
+        let part = "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{";
+        for (beginning, method, limit) in [
+            ("", Method::GET, READ),
+            (part, Method::GET, READ),
+            ("", Method::POST, WRITE),
+            (part, Method::PUT, WRITE),
+        ] {
+            let uri = unfinished(beginning).await;
+            let address = address(&uri).to_owned();
+            let request =
+                Request { method: method.clone(), uri, limit, token: None, revision: None, body: None };
+            let begun = Instant::now();
+            let error = http.send(&request).await.expect_err("no answer");
+            assert_eq!(begun.elapsed().as_secs(), limit.as_secs());
+            assert_eq!(error, format!("{method} {address}: no answer within {} s", limit.as_secs()));
+        }
+    }
 
     const NOW: &str = "2026-11-17T12:00:00Z";
 

@@ -349,3 +349,6 @@ impl Named {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,6 +18,7 @@ mod look;
 pub mod metrics;
 mod refusal;
 mod secret;
+mod settings;
 mod steps;
 mod wire;
 

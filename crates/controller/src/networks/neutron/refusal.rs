@@ -117,3 +117,6 @@ pub(super) fn readable(text: &str) -> String {
     }
     line
 }
+
+#[cfg(test)]
+mod tests;

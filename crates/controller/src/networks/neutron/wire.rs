@@ -153,3 +153,6 @@ fn pools(value: &Value) -> Option<Vec<(IpAddr, IpAddr)>> {
     pools.sort_unstable();
     Some(pools)
 }
+
+#[cfg(test)]
+mod tests;
