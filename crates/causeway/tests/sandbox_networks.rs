@@ -2,6 +2,7 @@
 //! breaks is mended, what is in use stays, and nothing is left behind.
 #![cfg(feature = "sandbox")]
 
+mod cloud;
 mod support;
 
 use std::collections::BTreeSet;
@@ -10,9 +11,10 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use cloud::{Neutron, Settings};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{Cluster, PATIENCE, Said, Sandbox, can_run, processes_of, real};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_causeway");
@@ -178,6 +180,34 @@ async fn a_deleted_bridge_comes_back_and_a_network_goes_once_nothing_is_attached
 
     sandbox.end().expect("it ends");
     until("no network namespace is left", || used().is_disjoint(&namespaces));
+}
+
+#[tokio::test]
+async fn a_neutron_holds_the_networks_while_the_sandbox_runs_and_nothing_afterwards() {
+    let neutron = Neutron::start(Settings::default()).await;
+    let api = neutron.api();
+    let strangers = api.create("network", json!({ "name": "somebody's" })).await;
+    let mut sandbox = Sandbox::start(&["--bare", "--neutron", &neutron.url()]).await;
+    let said = std::fs::read_to_string(sandbox.folder().join("sandbox.out")).expect("what it said");
+    for name in ["cluster1", "cluster2"] {
+        let mut held = Vec::new();
+        for network in api.list(&format!("networks?tags=causeway-cluster%3D{name}")).await {
+            let id = network["id"].as_str().expect("its id").to_owned();
+            assert!(said.contains(&id), "{id} in:\n{said}");
+            held.push((network["name"].as_str().expect("its name").to_owned(), id));
+        }
+        held.sort();
+        let cluster = sandbox.cluster(if name == "cluster1" { 1 } else { 2 }).await;
+        let template = "jsonpath={range .items[*]}default/{.metadata.name} {.status.networkId}{\"\\n\"}{end}";
+        let declared = cluster.kubectl(&["get", KIND, "-o", template]).await.ok();
+        let declared: Vec<_> = declared.lines().filter_map(|line| line.split_once(' ')).collect();
+        assert_eq!(held.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect::<Vec<_>>(), declared);
+        assert_eq!(held.len(), 2, "{held:?}");
+    }
+    sandbox.end().expect("it ends");
+    let left = api.list("networks").await;
+    let left: Vec<&Value> = left.iter().map(|network| &network["id"]).collect();
+    assert_eq!(left, [&strangers["id"]], "nothing of ours, and all of others'");
 }
 
 /// The network namespaces that the files of a folder lead to.

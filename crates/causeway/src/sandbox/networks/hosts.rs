@@ -20,7 +20,6 @@ use anyhow::Context;
 use causeway_api::networks::LooseNetwork;
 use causeway_datapath::networks::Kernel;
 use futures::TryStreamExt;
-use futures::future::try_join_all;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use tokio::time::{MissedTickBehavior, interval};
@@ -73,9 +72,13 @@ impl Bridges {
         for network in declared::ALL {
             gateways.push((network, Echo::start(&namespace, network.gateway()).await?));
         }
-        let all = declared::ALL.into_iter().flat_map(|network| network.hosts().map(move |it| (network, it)));
-        let plug = |(network, host)| plug(cluster, &namespace, network, host, folder);
-        let hosts = try_join_all(all.map(plug)).await?;
+        // One after another: whoever lists a bridge's ports gets them in the order in which they were made.
+        let mut hosts = Vec::new();
+        for network in declared::ALL {
+            for host in network.hosts() {
+                hosts.push(plug(cluster, &namespace, network, host, folder).await?);
+            }
+        }
         Ok(Bridges { cluster, namespace, file, gateways, hosts })
     }
 
