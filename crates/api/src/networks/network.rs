@@ -97,7 +97,10 @@ macro_rules! unless_of_one_family {
     validation = Rule::new(unless_of_one_family!("cidr(self.cidr).containsIP(ip(self.gateway))"))
         .message("gateway is outside of cidr")
         .field_path(".gateway"),
-    validation = Rule::new(unless_of_one_family!("ip(self.gateway) != cidr(self.cidr).masked().ip()"))
+    // Not `!=` of the two: servers take the cost of comparing addresses for unbounded, and refuse the definition.
+    validation = Rule::new(unless_of_one_family!(
+        "!cidr(self.gateway + (ip(self.gateway).family() == 4 ? '/32' : '/128')).containsIP(cidr(self.cidr).masked().ip())"
+    ))
         .message("gateway is the first address of cidr, which no host can have")
         .field_path(".gateway"),
     validation = Rule::new(unless_of_one_family!(

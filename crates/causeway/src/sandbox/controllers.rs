@@ -13,6 +13,14 @@ use super::addresses::Cluster;
 use super::progress::Progress;
 use super::rules::Ports;
 use super::supervise::{Process, log_file};
+use super::tools;
+
+/// What the controllers do besides tunnels.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rooms {
+    pub(super) rules: bool,
+    pub(super) networks: bool,
+}
 
 /// What is needed to run one cluster's controller.
 #[derive(Clone, Debug)]
@@ -25,6 +33,8 @@ pub(super) struct Controller {
     pub(super) lease_namespace: Option<&'static str>,
     /// Where it serves rules, if it does.
     pub(super) rules: Option<Ports>,
+    /// What it is told of networks, if it keeps any.
+    pub(super) networks: Option<Vec<OsString>>,
     /// Holds the kubeconfig, the pid file and the log.
     pub(super) folder: PathBuf,
     pub(super) sandbox: String,
@@ -42,7 +52,8 @@ impl Controller {
             title: format!("the controller of {cluster}"),
             program: self.program.clone(),
             args: self.args(),
-            env: Vec::new(),
+            // Where its tools are, also for users whose PATH does not say so.
+            env: vec![("PATH", tools::path().into())],
             namespace: None,
             log: log_file(folder, &format!("{cluster}-controller")),
             pid_file: folder.join(format!("{cluster}.controller.pid")),
@@ -57,11 +68,14 @@ impl Controller {
         args.extend(self.lease_namespace.iter().flat_map(|name| ["--lease-namespace", name]).map(Into::into));
         args.extend(["--identity".into(), format!("sandbox-{}", self.cluster).into()]);
         args.extend(["--listen", "127.0.0.1:0", "--exit-with-parent"].map(Into::into));
+        let rooms = [self.rules.is_some().then_some("rules"), self.networks.is_some().then_some("networks")];
+        let rooms: Vec<&str> = ["vpc"].into_iter().chain(rooms.into_iter().flatten()).collect();
+        args.extend(["--enable".into(), rooms.join(",").into()]);
         if let Some(Ports { listen, clients, .. }) = &self.rules {
-            args.extend(["--enable", "vpc,rules", "--rules-listen"].map(Into::into));
-            args.push(listen.to_string().into());
+            args.extend(["--rules-listen".into(), listen.to_string().into()]);
             args.extend(["--rules-clients-listen".into(), clients.to_string().into()]);
         }
+        args.extend(self.networks.iter().flatten().cloned());
         args
     }
 }

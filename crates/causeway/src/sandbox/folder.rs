@@ -74,7 +74,7 @@ impl Folder {
         let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
         for path in entries.map(|entry| entry.path()) {
             let end = path.extension().and_then(OsStr::to_str);
-            if matches!(end, Some("kubeconfig" | "pid" | "hold"))
+            if matches!(end, Some("kubeconfig" | "pid" | "hold" | "net"))
                 || path.file_name().is_some_and(|name| name == READY)
             {
                 let _ = fs::remove_file(&path);
@@ -101,6 +101,7 @@ mod tests {
         let folder = Folder::open(Some(&given)).expect("folder");
         folder.mark_ready().expect("ready");
         fs::write(given.join("cluster1.kubeconfig"), "x").expect("written");
+        std::os::unix::fs::symlink("/proc/0/fd/0", given.join("cluster1.blue1.net")).expect("linked");
         fs::write(given.join("notes.txt"), "x").expect("written");
         drop(folder);
         let mut left: Vec<_> = fs::read_dir(&given).expect("kept").flatten().map(|e| e.file_name()).collect();

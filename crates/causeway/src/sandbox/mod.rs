@@ -10,7 +10,7 @@
 //!
 //! [`addresses`] says who lives where, [`topology`] lays the cables, [`site`] is one cluster,
 //! [`up`] is the order in which things start and end, [`proof`] sends the packets. With `--nodes` [`nodes`] adds some,
-//! on which `causeway node` runs.
+//! on which `causeway node` runs; with `--networks` [`networks`] adds bridges with hosts on them.
 //!
 //! Invariant: everything that exists outside this process's memory ends with it. Namespaces are
 //! unnamed and held by descriptors, processes carry a mark by which they are found, files are in
@@ -28,9 +28,11 @@ mod given;
 mod kubelet;
 mod kubeovn;
 mod marks;
+mod matrix;
 mod measure;
 mod nat;
 mod netns;
+mod networks;
 mod nodes;
 mod pod_status;
 mod preflight;
@@ -77,6 +79,7 @@ pub(crate) use preflight::{EXIT_CODE, NotReady};
 use folder::Folder;
 use marks::Guardian;
 use measure::Measurement;
+use networks::Cloud;
 use progress::Progress;
 use report::Report;
 use up::Sandbox;
@@ -124,6 +127,14 @@ pub(crate) struct Args {
     /// Give the nodes IPv6 besides IPv4; then a pod reaches another if it does so over both.
     #[arg(long, requires = "nodes")]
     pub(crate) nodes_ipv6: bool,
+    /// Have the controllers keep networks too, as bridges in a network namespace of each cluster's own, and show who of
+    /// the hosts on them reaches whom.
+    #[arg(long, conflicts_with = "measure")]
+    pub(crate) networks: bool,
+    /// Have the networks made in this Neutron, which must ask for no credentials, and not as bridges; without --networks
+    /// too.
+    #[arg(long, value_name = "URL", conflicts_with = "measure")]
+    pub(crate) neutron: Option<String>,
     /// Prove that packets cross, then exit: 0 if they did, 1 if not.
     #[arg(long)]
     pub(crate) once: bool,
@@ -158,7 +169,7 @@ pub(crate) enum Output {
 /// Must be called before any thread starts, so before the async runtime; see
 /// [`preflight`](self::preflight). On an error exit with [`EXIT_CODE`].
 pub(crate) fn prepare(args: &Args) -> Result<(), NotReady> {
-    preflight::check(args.iptables)
+    preflight::check(args.iptables, Cloud::asked(args) == Some(Cloud::Bridge))
 }
 
 /// Runs the sandbox until it is interrupted, or with `--once` until the proof.

@@ -47,14 +47,15 @@ pub(super) enum Missing {
     Tool(&'static str, &'static str),
 }
 
-/// Makes sure the sandbox can be built. Must be called before any thread is started.
-pub(super) fn check(iptables: Choice) -> Result<(), NotReady> {
+/// Makes sure the sandbox can be built, with networks as bridges if that is wanted. Must be called before any thread is started.
+pub(super) fn check(iptables: Choice, bridges: bool) -> Result<(), NotReady> {
     let iptables = match iptables {
         Choice::Auto => "iptables",
         Choice::Legacy => "iptables-legacy",
         Choice::Nft => "iptables-nft",
     };
-    let needed = TOOLS.into_iter().chain([(iptables, "iptables")]);
+    let rules = bridges.then_some(("nft", "nftables"));
+    let needed = TOOLS.into_iter().chain([(iptables, "iptables")]).chain(rules);
     let missing = needed.filter(|(tool, _)| !tools::exists(tool));
     let mut all: Vec<Missing> = missing.map(|(tool, package)| Missing::Tool(tool, package)).collect();
     match enter_user_namespace_if_needed() {

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::controllers::kubeconfig;
+use super::networks::NetworksReport;
 use super::nodes::NodesReport;
 use super::proof::Proof;
 use super::rules::RulesReport;
@@ -40,6 +41,9 @@ pub(super) struct Report {
     /// Empty when no nodes were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) nodes: Vec<NodesReport>,
+    /// Empty when no networks were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) networks: Vec<NetworksReport>,
 }
 
 /// One cluster.
@@ -122,12 +126,19 @@ impl Report {
         for nodes in &self.nodes {
             let _ = writeln!(text, "{}", nodes.table());
         }
+        if !self.networks.is_empty() {
+            let _ = writeln!(text, "{}", NetworksReport::networks(&self.networks));
+        }
+        for reached in self.networks.iter().filter_map(NetworksReport::table) {
+            let _ = writeln!(text, "{reached}");
+        }
         // Sentences would make the table too wide for any screen.
         for t in self.tunnels.iter().filter(|tunnel| !tunnel.ready) {
             let _ = writeln!(text, "! {} {}: {}", t.cluster, t.name, t.message);
         }
-        for mended in self.nodes.iter().filter_map(NodesReport::sentence) {
-            let _ = writeln!(text, "{mended}");
+        let counted = self.networks.iter().filter_map(NetworksReport::sentence);
+        for sentence in self.nodes.iter().filter_map(NodesReport::sentence).chain(counted) {
+            let _ = writeln!(text, "{sentence}");
         }
         let _ = writeln!(text, "{}", self.verdict());
         if self.stays {
@@ -204,11 +215,12 @@ impl Report {
              export KUBECONFIG={}\n  \
              kubectl get vpcnattunnels,gatewayexips -A\n  \
              {speak}\n  \
-             kubectl exec -n kube-system vpc-nat-gw-gw1-0 -- ip route{}{}",
+             kubectl exec -n kube-system vpc-nat-gw-gw1-0 -- ip route{}{}{}",
             self.folder.display(),
             config.display(),
             self.rules.first().map(rules_next).unwrap_or_default(),
             self.nodes.first().map(NodesReport::next).unwrap_or_default(),
+            self.networks.first().map(|networks| networks.next(&self.folder)).unwrap_or_default(),
         )
     }
 }

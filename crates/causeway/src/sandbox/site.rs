@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::addresses::{Cluster, Gateway};
 use super::apply;
-use super::controllers::kubeconfig;
+use super::controllers::{Rooms, kubeconfig};
 use super::exec::PodExec;
 use super::exec_log::ExecLog;
 use super::given::{self, Given, StandIn};
@@ -121,7 +121,7 @@ impl Site {
         sandbox: &str,
         folder: &Path,
         kubelet: &Path,
-        rules: bool,
+        rooms: Rooms,
     ) -> anyhow::Result<Site> {
         let running = RunningPods::default();
         let log = ExecLog::open(folder, &cluster.id()).context("the log of commands")?;
@@ -141,7 +141,7 @@ impl Site {
         let stand_in = match &server {
             ApiServer::Embedded(_) => None,
             ApiServer::Given(given) => {
-                given.admit_controller(rules).await.with_context(|| cluster.id())?;
+                given.admit_controller(rooms).await.with_context(|| cluster.id())?;
                 Some(StandIn::start(kubelet, cluster, sandbox, folder).await?)
             }
         };

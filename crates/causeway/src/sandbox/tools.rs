@@ -35,6 +35,14 @@ pub(super) fn exists(tool: &str) -> bool {
     path().split(':').any(|place| Path::new(place).join(tool).exists())
 }
 
+/// What `nsenter` needs besides where this process had to become root in a user namespace of its own.
+pub(super) fn user_namespace() -> &'static str {
+    // Such a namespace knows one user; whoever started this process may be gone by now.
+    let users = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let is_alone = users.split_whitespace().nth(2) == Some("1");
+    if is_alone { "-U --preserve-credentials " } else { "" }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,11 +19,12 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::addresses::{Cluster, Gateway, MAX_CLUSTERS, Role, SYSTEM};
-use super::controllers::Controller;
+use super::controllers::{Controller, Rooms};
 use super::folder::Folder;
 use super::marks::{self, kill_marked};
 use super::measure::{self, Measurement};
 use super::nat::Variant;
+use super::networks::{Cloud, Networks};
 use super::nodes::{Nodes, Running, Shape};
 use super::progress::Progress;
 use super::proof::{Caller, Proof};
@@ -56,6 +57,8 @@ pub(super) struct Sandbox {
     rules: Option<Rules>,
     /// Nodes with agents, when they were asked for.
     nodes: Option<Nodes>,
+    /// Networks and whoever lives on them, when they were asked for.
+    networks: Option<Networks>,
 }
 
 impl Sandbox {
@@ -71,6 +74,7 @@ impl Sandbox {
             far: None,
             rules: None,
             nodes: None,
+            networks: None,
         }
     }
 
@@ -84,10 +88,14 @@ impl Sandbox {
             None => tunnel::demo(&clusters),
         };
         self.far = (!placed.is_empty()).then(|| tunnel::far_end(&placed));
-        self.progress.stage("starting API servers, underlay and VPC routers");
         let path = folder.path();
-        let start =
-            |(cluster, source)| Site::start(cluster, source, &self.name, path, &args.kubelet, args.rules);
+        let mut networks = match Cloud::asked(args) {
+            Some(cloud) => Some(Networks::create(cloud, &clusters, path).await?),
+            None => None,
+        };
+        self.progress.stage("starting API servers, underlay and VPC routers");
+        let rooms = Rooms { rules: args.rules, networks: networks.is_some() };
+        let start = |(cluster, source)| Site::start(cluster, source, &self.name, path, &args.kubelet, rooms);
         let sites = try_join_all(clusters.iter().copied().zip(&sources).map(start));
         let (broker, mut sites, fabrics) =
             tokio::try_join!(Broker::start(&meeting, path), sites, fabrics(args, &clusters, folder))?;
@@ -104,6 +112,10 @@ impl Sandbox {
         if args.rules {
             rules::install(sites).await?;
         }
+        if let Some(networks) = &mut networks {
+            networks.declare(sites, &mut self.tasks).await?;
+        }
+        self.networks = networks;
         for (at, object) in placed {
             place(&sites[at], object).await?;
         }
@@ -142,6 +154,7 @@ impl Sandbox {
                 kubeconfig,
                 lease_namespace,
                 rules: ports.get(at).cloned(),
+                networks: self.networks.as_ref().map(|networks| networks.flags(site.cluster)),
                 folder: folder.path().to_owned(),
                 sandbox: self.name.clone(),
             };
@@ -175,23 +188,30 @@ impl Sandbox {
                 None => (Vec::new(), Ok(())),
             }
         };
+        let networks = async {
+            match &self.networks {
+                Some(networks) => networks.prove(patience, &self.progress).await,
+                None => (Vec::new(), Ok(())),
+            }
+        };
         let all = async {
             let done = match timeout(patience, work).await {
                 Ok(done) => done,
                 Err(_) if far.is_some() => Err(anyhow::anyhow!("no packet came back within {patience:?}")),
                 Err(_) => Err(anyhow::anyhow!("the gateways were not exchanged within {patience:?}")),
             };
-            (done, rules.await, nodes.await)
+            (done, rules.await, networks.await, nodes.await)
         };
-        let (outcome, (seen, distributed), (reached, mended)) = tokio::select! {
+        let (outcome, (seen, distributed), (made, kept), (reached, mended)) = tokio::select! {
             all = all => all,
             error = broken(&mut self.tasks) => return Err(error),
             error = broken(&mut self.controllers) => return Err(error),
         };
         report.rules = seen;
         report.nodes = reached;
+        report.networks = made;
         report.tunnels = self.tunnels(outcome.is_ok()).await;
-        let outcome = outcome.and(distributed).and(mended);
+        let outcome = outcome.and(distributed).and(kept).and(mended);
         let hint = "what went on is in its logs/ (--dir keeps them)";
         report.reason = outcome.err().map(|error| format!("{error:#}; {hint}"));
         if report.reason.is_none() && report.proof.as_ref().is_some_and(|proof| !proof.holds()) {
@@ -243,6 +263,9 @@ impl Sandbox {
     pub(super) async fn end(&mut self) {
         if let Some(rules) = self.rules.take() {
             rules.end().await;
+        }
+        if let Some(networks) = &self.networks {
+            networks.leave(&self.progress).await;
         }
         self.stop.cancel();
         let _ = timeout(FAREWELL, async { while self.controllers.join_next().await.is_some() {} }).await;

@@ -27,7 +27,7 @@ use kube::{Api, Client, Config, ResourceExt};
 pub(super) use node::{NODE_LABEL, keep_alive};
 pub(super) use stand_in::StandIn;
 
-use super::controllers::kubeconfig;
+use super::controllers::{Rooms, kubeconfig};
 use super::submariner::BrokerAccess;
 
 /// The account that `deploy/controller.yaml` makes.
@@ -79,7 +79,7 @@ impl Given {
     }
 
     /// Gives a member's controller its account and its rights, and writes the kubeconfig for it.
-    pub(super) async fn admit_controller(&self, rules: bool) -> anyhow::Result<()> {
+    pub(super) async fn admit_controller(&self, rooms: Rooms) -> anyhow::Result<()> {
         for manifest in [
             include_str!("../../../../../deploy/controller.yaml"),
             include_str!("../../../../../deploy/vpc.yaml"),
@@ -88,8 +88,11 @@ impl Given {
         ] {
             accounts::apply(&self.client, manifest).await?;
         }
-        if rules {
+        if rooms.rules {
             accounts::apply(&self.client, include_str!("../../../../../deploy/rules.yaml")).await?;
+        }
+        if rooms.networks {
+            accounts::apply(&self.client, include_str!("../../../../../deploy/networks.yaml")).await?;
         }
         let token = accounts::token(&self.client, CONTROLLER).await?;
         let text = accounts::kubeconfig(&self.name, &self.url, &self.ca_pem, &token);

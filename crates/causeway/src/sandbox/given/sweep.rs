@@ -31,6 +31,7 @@ pub(super) async fn all(client: &Client) -> anyhow::Result<()> {
         empty(client, &kind, SYSTEM, |_| true).await?;
     }
     let ours = causeway_api::vpc::crds().into_iter().chain(causeway_api::rules::crds());
+    let ours = ours.chain(causeway_api::networks::crds());
     let definitions = ours.chain(causeway_api::vpc::foreign::crds());
     let kinds: Vec<ApiResource> = definitions.flat_map(|crd| kinds_of(&crd)).map(|(kind, _)| kind).collect();
     try_join_all(kinds.iter().map(|kind| everywhere(client, kind))).await?;

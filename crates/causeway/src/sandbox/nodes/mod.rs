@@ -9,11 +9,10 @@
 //!
 //! The agents put the routes straight over the switch, or through a VXLAN that they make on it.
 //!
-//! [`network`] lays the cables, [`relay`] leads an agent to its API server, [`matrix`] sends the packets and [`fault`]
+//! [`network`] lays the cables, [`relay`] leads an agent to its API server, [`Lines`] sends the packets and [`fault`]
 //! breaks and mends. Clusters share nothing here, so all of them use the same addresses.
 
 mod fault;
-mod matrix;
 mod network;
 mod relay;
 mod report;
@@ -36,6 +35,7 @@ pub(super) use shape::Shape;
 use super::addresses::Cluster;
 use super::apply;
 use super::folder::Folder;
+use super::matrix::Lines;
 use super::nat;
 use super::pod_status;
 use super::progress::Progress;
@@ -43,8 +43,7 @@ use super::site::{Site, Tasks};
 use super::start_time::since_process_start;
 use super::supervise::{Process, log_file};
 use super::tools;
-use matrix::Lines;
-use network::{NodeNet, Place, Switch};
+use network::{NodeNet, Place, Switch, ways};
 use report::NodeReport;
 
 /// Most nodes that a cluster gets.
@@ -146,7 +145,7 @@ impl Group {
     ) -> anyhow::Result<()> {
         let families = self.shape.families();
         let first = self.nodes.first().context("there are none")?;
-        let mut lines = Lines::open(&self.nodes, families).await?;
+        let mut lines = Lines::open(ways(&self.nodes, families)).await?;
         let all = timeout_at(deadline, lines.until_full(AT_START)).await;
         report.reached_ms =
             all.is_ok().then(|| u64::try_from(since_process_start().as_millis()).unwrap_or(u64::MAX));
@@ -156,7 +155,7 @@ impl Group {
         let halted = fault::halt(&pid_file(&self.folder, self.cluster, first.place), &self.sandbox).await?;
         report.flushed = fault::flush_routes(&first.node, families).await?;
         // New ones: an answer that comes to these was sent after the fault.
-        let mut lines = Lines::open(&self.nodes, families).await?;
+        let mut lines = Lines::open(ways(&self.nodes, families)).await?;
         let broken = report.broken.insert(lines.matrix().await);
         anyhow::ensure!(
             broken.check().is_err(),
@@ -164,7 +163,7 @@ impl Group {
             first.place.name()
         );
 
-        let mut lines = Lines::open(&self.nodes, families).await?;
+        let mut lines = Lines::open(ways(&self.nodes, families)).await?;
         let resumed = halted.resume();
         if timeout(patience, lines.until_full(AT_REPAIR)).await.is_ok() {
             report.repaired_ms = Some(report::tenths(resumed.elapsed()));

@@ -9,7 +9,8 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use super::super::addresses::Cluster;
-use super::super::echo::Echo;
+use super::super::echo::{Echo, PORT};
+use super::super::matrix::Way;
 use super::super::netns::{Namespace, NamespaceError};
 use super::super::topology::{QUIET, ROUTER as IPV4_ROUTER, cable, hardware};
 use super::Shape;
@@ -149,6 +150,18 @@ pub(super) struct NodeNet {
     pub(super) node: Arc<Namespace>,
     pub(super) pod: Namespace,
     _echoes: Vec<Echo>,
+}
+
+/// From every pod to every other, over each family.
+pub(super) fn ways<'a>(nodes: &'a [NodeNet], families: &'a [Family]) -> impl Iterator<Item = Way<'a>> {
+    let pairs = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (from, to)));
+    let others = pairs.filter(|(from, to)| from.place != to.place);
+    others.flat_map(|(from, to)| families.iter().map(move |family| way(from, to, *family)))
+}
+
+fn way<'a>(from: &'a NodeNet, to: &NodeNet, family: Family) -> Way<'a> {
+    let target = (to.place.pod().of(family), PORT).into();
+    Way { from: from.place.name(), to: to.place.name(), inside: &from.pod, target }
 }
 
 impl Switch {

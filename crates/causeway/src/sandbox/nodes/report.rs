@@ -9,8 +9,9 @@ use comfy_table::Table;
 use ipnet::IpNet;
 use serde::Serialize;
 
+use super::super::matrix::Matrix;
 use super::super::report::table;
-use super::matrix::Matrix;
+use super::super::tools::user_namespace;
 
 /// The nodes of one cluster: who reached whom, and when.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -85,14 +86,6 @@ impl NodesReport {
     }
 }
 
-/// What `nsenter` needs besides where this process had to become root in a user namespace of its own.
-fn user_namespace() -> &'static str {
-    // Such a namespace knows one user; whoever started this process may be gone by now.
-    let users = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let is_alone = users.split_whitespace().nth(2) == Some("1");
-    if is_alone { "-U --preserve-credentials " } else { "" }
-}
-
 fn cell(matrix: &Matrix, from: &str, to: &str) -> String {
     if from == to {
         return "–".into();
@@ -106,11 +99,6 @@ fn cell(matrix: &Matrix, from: &str, to: &str) -> String {
 /// Milliseconds with one digit behind the point: more would pretend.
 pub(super) fn tenths(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 10_000.0).round() / 10.0
-}
-
-/// And with two, for what is short.
-pub(super) fn hundredths(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 100_000.0).round() / 100.0
 }
 
 #[cfg(test)]

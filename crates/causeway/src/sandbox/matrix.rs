@@ -1,21 +1,18 @@
-//! Who reaches whom: every pod asks every other, by sockets of our own made inside the pods.
+//! Who reaches whom: whoever lives in a namespace asks others, by sockets of our own made in there.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::Context;
-use causeway_core::Family;
 use futures::future::{join_all, try_join_all};
 use serde::Serialize;
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout_at};
 
-use super::super::echo::PORT;
-use super::network::NodeNet;
-use super::report::hundredths;
+use super::netns::Namespace;
 
-/// How often a pod asks before it is said that nobody answers.
+/// How often somebody asks before it is said that nobody answers.
 const TRIES: u32 = 3;
 const PATIENCE: Duration = Duration::from_millis(250);
 
@@ -34,6 +31,12 @@ impl Matrix {
         Ok(())
     }
 
+    /// Who reaches whom.
+    pub(super) fn answered(&self) -> Vec<String> {
+        let pairs = self.0.iter().flat_map(|(from, row)| row.iter().map(move |(to, took)| (from, to, took)));
+        pairs.filter(|(_, _, took)| took.is_some()).map(|(from, to, _)| format!("{from} → {to}")).collect()
+    }
+
     /// Of several answers the slowest counts, and none if one of them did not come.
     fn note(&mut self, from: &str, to: &str, took: Option<f64>) {
         let row = self.0.entry(from.to_owned()).or_default();
@@ -43,7 +46,18 @@ impl Matrix {
     }
 }
 
-/// Sockets from every pod to every other, of each family.
+/// Who asks whom.
+#[derive(Debug)]
+pub(super) struct Way<'a> {
+    pub(super) from: String,
+    pub(super) to: String,
+    /// Where the one who asks lives.
+    pub(super) inside: &'a Namespace,
+    /// Where the other one echoes.
+    pub(super) target: SocketAddr,
+}
+
+/// Sockets, one for each way.
 pub(super) struct Lines(Vec<Line>);
 
 struct Line {
@@ -55,12 +69,8 @@ struct Line {
 
 impl Lines {
     /// Opens them all.
-    pub(super) async fn open(nodes: &[NodeNet], families: &[Family]) -> anyhow::Result<Lines> {
-        let pairs = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (from, to)));
-        let others = pairs.filter(|(from, to)| from.place != to.place);
-        let lines =
-            others.flat_map(|(from, to)| families.iter().map(move |family| Line::open(from, to, *family)));
-        try_join_all(lines).await.map(Lines)
+    pub(super) async fn open(ways: impl IntoIterator<Item = Way<'_>>) -> anyhow::Result<Lines> {
+        try_join_all(ways.into_iter().map(Line::open)).await.map(Lines)
     }
 
     /// Asks again and again until everybody has had an answer from everybody. Pending for ever while somebody has not:
@@ -81,14 +91,21 @@ impl Lines {
         }
         matrix
     }
+
+    /// Asks so many times on each line; says how many questions and how many answers that were.
+    pub(super) async fn count(&mut self, times: u64) -> (u64, u64) {
+        let sent = times * u64::try_from(self.0.len()).unwrap_or(u64::MAX);
+        let answers = join_all(self.0.iter_mut().map(|line| line.answers(times))).await;
+        (sent, answers.into_iter().sum())
+    }
 }
 
 impl Line {
-    async fn open(from: &NodeNet, to: &NodeNet, family: Family) -> anyhow::Result<Line> {
-        let target = (to.place.pod().of(family), PORT);
-        let any = match family {
-            Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    async fn open(way: Way<'_>) -> anyhow::Result<Line> {
+        let Way { from, to, inside, target } = way;
+        let any = match target {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         let open = move || {
             let socket = std::net::UdpSocket::bind((any, 0))?;
@@ -96,8 +113,8 @@ impl Line {
             socket.set_nonblocking(true)?;
             UdpSocket::from_std(socket)
         };
-        let socket = from.pod.run(open).await?.context("cannot open a socket in a pod")?;
-        Ok(Line { from: from.place.name(), to: to.place.name(), socket, number: 0 })
+        let socket = inside.run(open).await?.with_context(|| format!("cannot open a socket of {from}"))?;
+        Ok(Line { from, to, socket, number: 0 })
     }
 
     /// Whatever comes counts, however long ago it was asked for. An error is an ICMP message: no answer.
@@ -126,6 +143,14 @@ impl Line {
         None
     }
 
+    async fn answers(&mut self, times: u64) -> u64 {
+        let mut answers = 0;
+        for _ in 0..times {
+            answers += u64::from(self.ask().await.is_some());
+        }
+        answers
+    }
+
     async fn ask(&mut self) -> Option<Duration> {
         let question = self.question();
         let asked = Instant::now();
@@ -151,6 +176,11 @@ impl Line {
         self.number += 1;
         format!("causeway {:08}", self.number)
     }
+}
+
+/// Milliseconds with two digits behind the point: more would pretend.
+fn hundredths(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 100_000.0).round() / 100.0
 }
 
 #[cfg(test)]
