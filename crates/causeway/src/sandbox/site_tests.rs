@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::addresses::{Cluster, Gateway, Role};
-use super::controllers::kubeconfig;
+use super::controllers::{Rooms, kubeconfig};
 use super::nat::{Choice, Variant};
 use super::site::{Site, Source, Tasks};
 use super::submariner::BrokerAccess;
@@ -41,7 +41,8 @@ impl Bench {
         let clusters = Cluster::first(2);
         let mark = folder.path().to_string_lossy().into_owned();
         let kubelet = std::path::Path::new("none");
-        let site = Site::start(clusters[0], &Source::Embedded, &mark, folder.path(), kubelet, false);
+        let site =
+            Site::start(clusters[0], &Source::Embedded, &mark, folder.path(), kubelet, Rooms::default());
         let mut site = site.await.expect("API server");
         let underlay = Arc::new(Underlay::create().await.expect("underlay"));
         let variant = Variant::choose(Choice::Auto, &folder.path().join("lock")).await.expect("iptables");
