@@ -339,6 +339,8 @@ impl State {
 
     fn take_list(&mut self, since: u64, held: Vec<Held>) -> BTreeSet<Scope> {
         let is_first = self.cloud.is_none();
+        // It is over, whatever it was, and must not be told of whatever happens next.
+        self.reports.retain(|_, report| !matches!(report.trouble, Some(InTheWay::Outage(_))));
         let changed = self.cloud.get_or_insert_default().list(since, held);
         self.index_all();
         let now = changed.keys().filter_map(|id| self.cloud.as_ref()?.get(id));
