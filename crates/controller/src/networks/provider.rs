@@ -13,7 +13,7 @@ pub trait NetworkProvider: Send + Sync + 'static {
     /// Its name, in statuses and metrics.
     const NAME: &'static str;
 
-    /// All networks with a mark of ours ([`Look::All`]: those with our cluster's tag or its first mark), or all that
+    /// All networks with a mark of ours ([`Look::All`]: those with our home's or our cluster's tag, or with the first mark), or all that
     /// may be one object's ([`Look::One`]: those with its tag, those with the first mark and its name, and those with one of the ids,
     /// whoever's they are). Each with all of its subnets.
     fn look(&self, home: &Home, look: &Look) -> impl Future<Output = Result<Vec<Held>, Trouble>> + Send;

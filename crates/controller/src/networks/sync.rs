@@ -3,6 +3,7 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use causeway_api::networks::LooseNetwork;
 use causeway_core::ObjectKey;
 use causeway_core::networks::plan::Goal;
 use causeway_core::networks::state::{InTheWay, Report};
@@ -11,9 +12,13 @@ use causeway_core::networks::{Event, Home, Look, Network, Step, Todo, Trouble, s
 
 use tokio::time::Instant;
 
+use kube::api::{ListParams, PartialObjectMeta};
+use kube::{Api, ResourceExt};
+
 use super::Networks;
 use super::provider::NetworkProvider;
 use crate::election::Term;
+use crate::follow::describe;
 use crate::queue::Next;
 
 /// The most steps and looks at a time: no network needs more, and two who undo each other's work take turns.
@@ -197,6 +202,10 @@ impl<P: NetworkProvider> Networks<P> {
             }
             Todo::Nothing | Todo::Look => return Next::Done,
         };
+        if let Err(why) = self.is_nobodys(id).await {
+            tracing::warn!(network = id, why, "it has no object that is known here, and stays");
+            return Next::Done;
+        }
         let applied = self.provider.apply(&step).await;
         self.metrics.count_step(&step, &applied);
         match applied {
@@ -214,6 +223,22 @@ impl<P: NetworkProvider> Networks<P> {
                 );
                 Next::Done
             }
+        }
+    }
+
+    /// Asks the API server itself: what a watch has brought may be old, and a deletion cannot be undone.
+    async fn is_nobodys(&self, id: &str) -> Result<(), String> {
+        let owner = self.desk.state().owner_of_orphan(id);
+        let Some((uid, name)) = owner else { return Err("it is not ours any more".into()) };
+        let objects: Api<LooseNetwork> = Api::all(self.house.client.clone());
+        let listed = objects.list_metadata(&ListParams::default()).await.map_err(|error| describe(&error))?;
+        let is_its = |object: &PartialObjectMeta<LooseNetwork>| {
+            let key = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
+            uid.is_some() && object.uid() == uid || name.as_ref() == Some(&key)
+        };
+        match listed.iter().find(|object| is_its(object)) {
+            Some(object) => Err(format!("{} has it", object.name_any())),
+            None => Ok(()),
         }
     }
 }

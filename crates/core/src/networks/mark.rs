@@ -56,6 +56,11 @@ impl Home {
         format!("{CLUSTER}{}", self.cluster)
     }
 
+    /// The tag that all have which are ours, whatever the cluster is called.
+    pub fn home_tag(&self) -> String {
+        format!("{HOME}{}", self.uid)
+    }
+
     /// The tag of one object's.
     pub fn object_tag(uid: &str) -> String {
         format!("{OBJECT}{uid}")
@@ -63,8 +68,7 @@ impl Home {
 
     /// All tags of what is an object's.
     pub fn tags(&self, uid: &str) -> BTreeSet<String> {
-        let home = format!("{HOME}{}", self.uid);
-        [CAUSEWAY.to_owned(), self.cluster_tag(), home, Self::object_tag(uid)].into()
+        [CAUSEWAY.to_owned(), self.cluster_tag(), self.home_tag(), Self::object_tag(uid)].into()
     }
 
     /// The first mark.
@@ -77,18 +81,25 @@ impl Home {
     }
 
     /// Whose something with these tags and this description is.
+    ///
+    /// Some of our tags may have been taken away, and the cluster may be called otherwise by now: what is left counts, as
+    /// long as nothing of it is another's.
     pub fn owner<'a>(&self, tags: &'a BTreeSet<String>, description: &str) -> Owner<'a> {
         let value = |name: &str| tags.iter().find_map(|tag| tag.strip_prefix(name));
-        match (value(CLUSTER), value(HOME), value(OBJECT)) {
-            (Some(cluster), Some(home), Some(object)) if cluster == self.cluster && home == self.uid => {
-                Owner::Object(object)
+        let (cluster, home, object) = (value(CLUSTER), value(HOME), value(OBJECT));
+        let is_namesake = cluster == Some(&*self.cluster);
+        let is_marked = description == self.description();
+        match home {
+            Some(home) if home != self.uid => {
+                if is_namesake {
+                    Owner::Namesake
+                } else {
+                    Owner::Others
+                }
             }
-            (Some(cluster), Some(home), _) if cluster == self.cluster && home != self.uid => Owner::Namesake,
-            // Whoever tags something else has made it his.
-            (None, None, None) if description == self.description() => Owner::Unfinished,
-            // Some of the tags were taken away: the description tells.
-            _ if description == self.description() => value(OBJECT).map_or(Owner::Unfinished, Owner::Object),
-            _ => Owner::Others,
+            None if cluster.is_some() && !is_namesake => Owner::Others,
+            None if object.is_none() && !is_marked => Owner::Others,
+            Some(_) | None => object.map_or(Owner::Unfinished, Owner::Object),
         }
     }
 }

@@ -383,7 +383,13 @@ impl Present<'_> {
             let (id, revision) = (id.clone(), subnet.revision);
             return Some(Todo::Step(Step::ChangeSubnet { network: network(), id, revision, change }));
         }
-        stale.map(drop)
+        // Also of two, one that may have something attached.
+        stale.map(|stale| {
+            if may_replace {
+                return drop(stale);
+            }
+            Todo::Stuck(Stuck::Replacement { have: stale.1.cidr, want: spec.cidr })
+        })
     }
 
     fn change(&self, subnet: &HeldSubnet, spec: NetworkSpec) -> SubnetChange {

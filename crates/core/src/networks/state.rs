@@ -77,6 +77,8 @@ pub enum InTheWay {
 pub struct State {
     home: Option<Home>,
     networks: BTreeMap<ObjectKey, Network>,
+    /// Whether all objects were ever listed: of a kind that is not served nothing is known, which is not that there are none.
+    is_listed: bool,
     by_uid: BTreeMap<String, ObjectKey>,
     ranges: Ranges,
     /// Nothing until it was listed.
@@ -140,7 +142,8 @@ impl room::State for State {
                 let (networks, by_uid) =
                     (std::mem::take(&mut self.networks), std::mem::take(&mut self.by_uid));
                 let (ranges, reached) = (std::mem::take(&mut self.ranges), std::mem::take(&mut self.reached));
-                *self = Self { home, networks, by_uid, ranges, reached, ..Self::default() };
+                let is_listed = self.is_listed;
+                *self = Self { home, networks, is_listed, by_uid, ranges, reached, ..Self::default() };
                 BTreeSet::new()
             }
         }
@@ -266,6 +269,17 @@ impl State {
         self.is_lost(home, held).then(|| plan::delete(home, held))
     }
 
+    /// Whose an orphan would be: the uid of an object, or its name.
+    pub fn owner_of_orphan(&self, id: &str) -> Option<(Option<String>, Option<String>)> {
+        let (home, cloud) = self.home.as_ref().zip(self.cloud.as_ref())?;
+        let held = cloud.get(id)?;
+        match held.owner(home) {
+            Owner::Object(uid) => Some((Some(uid.to_owned()), None)),
+            Owner::Unfinished => Some((None, held.name.clone())),
+            Owner::Namesake | Owner::Others => None,
+        }
+    }
+
     /// What an object's network is found by.
     pub fn clue(&self, network: &Network) -> Clue {
         let ids = self.have(network).into_iter().map(|held| held.id.clone());
@@ -295,6 +309,7 @@ impl State {
             }
             change => change,
         };
+        self.is_listed |= matches!(change, Change::Reset(_));
         let differences = change.carry_out(&mut self.networks);
         let mut touched = BTreeSet::new();
         // All indexes first: what is touched is looked up in them.
@@ -339,6 +354,8 @@ impl State {
 
     fn take_list(&mut self, since: u64, held: Vec<Held>) -> BTreeSet<Scope> {
         let is_first = self.cloud.is_none();
+        // It is over, whatever it was, and must not be told of whatever happens next.
+        self.reports.retain(|_, report| !matches!(report.trouble, Some(InTheWay::Outage(_))));
         let changed = self.cloud.get_or_insert_default().list(since, held);
         self.index_all();
         let now = changed.keys().filter_map(|id| self.cloud.as_ref()?.get(id));
@@ -363,7 +380,9 @@ impl State {
     /// What has lost its object is deleted when it had none at two looks in a row: a list of objects that was wrong once
     /// must not cost anybody his network.
     fn judge_orphans(&mut self, touched: &mut BTreeSet<Scope>) {
-        let (Some(home), Some(cloud)) = (&self.home, &self.cloud) else { return };
+        let (Some(home), Some(cloud)) = (self.home.as_ref().filter(|_| self.is_listed), &self.cloud) else {
+            return;
+        };
         let lost = cloud.iter().filter(|held| self.is_lost(home, held)).map(|held| held.id.clone());
         let lost: BTreeSet<String> = lost.collect();
         self.orphans = lost.intersection(&self.suspects).cloned().collect();

@@ -92,12 +92,18 @@ fn blocked(state: &State, network: &Network) -> Option<NetworkStatus> {
         Some(InTheWay::Stuck(stuck)) => (stuck.reason(), stuck.to_string()),
         None => return None,
     };
-    let message = format!(
-        "what was made for it is still in the cloud: {why}. To leave it there and let the object go: \
-         kubectl annotate networks.samplecrd.k8s.io -n {} {} causeway/abandon=true",
-        network.key.namespace(),
-        network.key.name()
-    );
+    let way_out = if network.abandon {
+        format!(
+            "it is to be left there, and cannot be marked so; to let the object go anyway, take the finalizer {FINALIZER} off"
+        )
+    } else {
+        format!(
+            "to leave it there and let the object go: kubectl annotate networks.samplecrd.k8s.io -n {} {} causeway/abandon=true",
+            network.key.namespace(),
+            network.key.name()
+        )
+    };
+    let message = format!("what was made for it is still in the cloud: {why}; {way_out}");
     let mut status = observed(network);
     let generation = network.generation;
     status.conditions.set(CLEANUP_BLOCKED, true, reason, message, generation);
@@ -228,7 +234,8 @@ pub fn news(before: &NetworkStatus, after: &NetworkStatus) -> Vec<NetworkNews> {
         let Some(now) = after.conditions.get(kind) else { continue };
         let was = before.conditions.get(kind);
         let is_same = was.is_some_and(|was| was.status == now.status && was.reason == now.reason);
-        let is_passing = now.reason == "Syncing" || now.reason == "Deleting" || now.status == Truth::Unknown;
+        let is_passing = ["Syncing", "Deleting", "CloudUnreachable"].contains(&now.reason.as_str())
+            || now.status == Truth::Unknown;
         let is_back = was.is_some_and(|was| was.status == Truth::Unknown) && now.is_true() && kind == READY;
         if !is_same && !is_passing && !is_back {
             let warning = now.is_true() != (kind == READY);

@@ -277,6 +277,20 @@ fn an_outage_is_told_of_what_was_never_seen_and_ends_with_the_next_look_whatever
     assert_eq!(world.ready("new").1, "Forbidden");
     assert_eq!(world.ready("old").0, Truth::True, "nothing is known to have changed");
     assert!(world.look().contains(&Scope::Network(crate::world::key("new"))));
+    // Afterwards nobody hears of it any more.
+    world.settle();
+    let id = world
+        .sky
+        .networks
+        .values()
+        .find(|held| held.name.as_deref() == Some("default/old"))
+        .expect("there")
+        .id
+        .clone();
+    world.sky.network(&id, None).expect("there").name = Some("mine".into());
+    world.look();
+    world.write("old");
+    assert_eq!(world.ready("old").1, "Syncing");
 }
 
 #[test]

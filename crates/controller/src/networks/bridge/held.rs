@@ -26,7 +26,11 @@ pub(super) fn found(home: &Home, look: &Look, links: &Links, nat: bool, flaws: &
 
 fn is_meant(home: &Home, look: &Look, name: &str, bridge: &Bridge) -> bool {
     match look {
-        Look::All => bridge.tags.contains(&home.cluster_tag()) || is_half_marked(home, bridge),
+        Look::All => {
+            bridge.tags.contains(&home.home_tag())
+                || bridge.tags.contains(&home.cluster_tag())
+                || is_half_marked(home, bridge)
+        }
         Look::One(clue) => {
             let made_for_it = name == link_name(&clue.uid) && is_half_marked(home, bridge);
             let its = bridge.tags.contains(&Home::object_tag(&clue.uid));

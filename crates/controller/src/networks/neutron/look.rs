@@ -17,8 +17,8 @@ impl Neutron {
     pub(super) async fn look_for_all(&self, home: &Home) -> Result<Vec<Held>, Trouble> {
         let access = self.api.access().await?;
         let project = access.project.as_deref();
-        let (tag, mark) = (home.cluster_tag(), home.description());
-        let by_tag = |list: List| self.list(list.with("tags", &*tag).of(project));
+        let (tags, mark) = ([home.home_tag(), home.cluster_tag()], home.description());
+        let by_tag = |list: List| self.list(list.with("tags-any", tags.join(",")).of(project));
         let by_mark = |list: List| self.list(list.with("description", &*mark).of(project));
         let (mut networks, marked, mut subnets, marked_subnets) = try_join!(
             by_tag(List::networks()),
@@ -29,7 +29,8 @@ impl Neutron {
         networks.extend(marked);
         subnets.extend(marked_subnets);
         let is_marked = |row: &Row| -> Result<bool, Trouble> {
-            let is_ours = row.tags()?.contains(&tag) || row.text("description") == Some(&*mark);
+            let has = row.tags()?;
+            let is_ours = tags.iter().any(|tag| has.contains(tag)) || row.text("description") == Some(&*mark);
             Ok(is_ours && is_of(row, project))
         };
         let networks = kept(networks, is_marked)?;
@@ -45,9 +46,9 @@ impl Neutron {
     pub(super) async fn look_for_one(&self, home: &Home, clue: &Clue) -> Result<Vec<Held>, Trouble> {
         let access = self.api.access().await?;
         let project = access.project.as_deref();
-        let (tags, mark) = ([Home::object_tag(&clue.uid), home.cluster_tag()], home.description());
+        let (tag, mark) = (Home::object_tag(&clue.uid), home.description());
         let ids: BTreeSet<String> = clue.ids.iter().filter(|id| is_id(id)).cloned().collect();
-        let by_tags = List::networks().with("tags", tags.join(",")).of(project);
+        let by_tags = List::networks().with("tags", &*tag).of(project);
         let by_mark = List::networks().with("description", &*mark).with("name", &*clue.name).of(project);
         // Whoever names an id means it: a network may be adopted that another project shares with ours.
         let (mut networks, marked, named) =
@@ -55,8 +56,7 @@ impl Neutron {
         networks.extend(marked);
         networks.extend(named);
         let may_be_its = |row: &Row| -> Result<bool, Trouble> {
-            let has = row.tags()?;
-            let is_tagged = tags.iter().all(|tag| has.contains(tag));
+            let is_tagged = row.tags()?.contains(&tag);
             let is_marked = row.text("description") == Some(&*mark) && row.text("name") == Some(&*clue.name);
             Ok(ids.contains(row.id()) || ((is_tagged || is_marked) && is_of(row, project)))
         };

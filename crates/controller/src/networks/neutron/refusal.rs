@@ -52,8 +52,9 @@ impl Refusal {
         if kind.is_none() {
             words = format!("{} {words}", answer.status.as_u16());
         }
-        if let Some(id) = answer.request_id() {
-            words = format!("{words} [{id}]");
+        // For whoever searches the cloud's own log. In a condition it would make every try another sentence.
+        if let Some(request) = answer.request_id() {
+            tracing::info!(request, status = answer.status.as_u16(), words, "the cloud refused a request");
         }
         Self { status: answer.status, kind, words, after: answer.retry_after() }
     }
