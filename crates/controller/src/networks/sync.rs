@@ -9,11 +9,9 @@ use causeway_core::networks::plan::Goal;
 use causeway_core::networks::state::{InTheWay, Report};
 use causeway_core::networks::trouble::Next as After;
 use causeway_core::networks::{Event, Home, Look, Network, Step, Todo, Trouble, status};
-
-use tokio::time::Instant;
-
 use kube::api::{ListParams, PartialObjectMeta};
 use kube::{Api, ResourceExt};
+use tokio::time::Instant;
 
 use super::Networks;
 use super::provider::NetworkProvider;

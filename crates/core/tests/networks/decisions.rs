@@ -3,7 +3,7 @@
 use causeway_core::Truth;
 use causeway_core::networks::mark::Owner;
 use causeway_core::networks::state::{InTheWay, Report};
-use causeway_core::networks::{Event, Home, NetworkSpec, Scope, Step, Trouble, status};
+use causeway_core::networks::{Event, Home, NetworkSpec, Scope, State, Step, Trouble, status};
 use causeway_core::room::State as _;
 
 use crate::sky::plain_subnet;
@@ -367,4 +367,72 @@ fn a_cloud_that_is_silent_for_long_makes_nothing_ready_and_nothing_broken() {
     world.state.apply(Event::Blind(None));
     world.write("blue");
     assert_eq!(world.ready("blue").0, Truth::True);
+}
+
+#[test]
+fn a_kind_that_is_not_served_is_no_reason_to_delete_its_networks() {
+    let mut world = settled("blue");
+    let before = world.sky.networks.clone();
+    // Whoever starts while the definition is away hears of no object, and of no list either.
+    world.state = State::default();
+    world.state.apply(Event::Home(home()));
+    for _ in 0..3 {
+        assert_eq!(world.look(), []);
+    }
+    assert_eq!(world.sky.networks, before);
+}
+
+#[test]
+fn a_cluster_that_is_called_otherwise_keeps_its_networks() {
+    let mut world = settled("blue");
+    let id = only(&world).id.clone();
+    world.sky.network(&id, None).expect("there").tags = Home::new(None, "home-1").tags("uid-blue");
+    world.settle();
+    let held = only(&world);
+    assert_eq!(held.id, id);
+    assert!(held.tags.contains("causeway-cluster=cluster1") && held.tags.len() == 4, "{:?}", held.tags);
+    assert_eq!(world.ready("blue").0, Truth::True);
+}
+
+#[test]
+fn tags_that_somebody_took_away_are_put_back() {
+    for gone in ["causeway", "causeway-cluster=cluster1", "causeway-home=home-1", "causeway-uid=uid-blue"] {
+        let mut world = settled("blue");
+        let id = only(&world).id.clone();
+        let held = world.sky.network(&id, None).expect("there");
+        // As one that was adopted: the description does not tell.
+        held.description.clear();
+        held.tags.remove(gone);
+        world.settle();
+        assert_eq!((only(&world).id.clone(), only(&world).tags.len()), (id, 4), "without {gone}");
+        assert_eq!(world.ready("blue").0, Truth::True, "without {gone}");
+    }
+}
+
+#[test]
+fn what_another_cluster_has_tagged_is_its_own_whatever_the_description_says() {
+    let mut world = World::new();
+    let theirs = world.sky.foreign("default/blue", None);
+    let held = world.sky.network(&theirs, None).expect("there");
+    held.description = home().description();
+    held.tags = Home::new(Some("cluster2"), "home-2").tags("uid-of-theirs");
+    let before = world.sky.networks.clone();
+    world.settle();
+    world.settle();
+    assert_eq!(world.sky.networks, before);
+}
+
+#[test]
+fn a_subnet_is_never_deleted_unless_that_is_allowed() {
+    let mut world = settled("blue");
+    let id = only(&world).id.clone();
+    let mut second = plain_subnet("default/blue", "172.16.0.0/24".parse().expect("a range"));
+    second.tags = home().tags("uid-blue");
+    world.sky.network(&id, None).expect("there").subnets.insert("second".into(), second);
+    world.settle();
+    assert_eq!(only(&world).subnets.len(), 2);
+    assert_eq!(world.ready("blue").1, "ReplacementNotAllowed");
+    world.edit("blue", |it| it.may_replace = true);
+    world.settle();
+    assert_eq!((only(&world).subnets.len(), world.ready("blue").0), (1, Truth::True));
 }

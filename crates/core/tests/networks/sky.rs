@@ -28,7 +28,11 @@ impl Sky {
 
     pub(crate) fn look(&self, home: &Home, look: &Look) -> Vec<Held> {
         let is_found = |held: &&Held| match look {
-            Look::All => held.tags.contains(&home.cluster_tag()) || held.description == home.description(),
+            Look::All => {
+                held.tags.contains(&home.home_tag())
+                    || held.tags.contains(&home.cluster_tag())
+                    || held.description == home.description()
+            }
             Look::One(clue) => {
                 held.tags.contains(&Home::object_tag(&clue.uid))
                     || held.description == home.description() && held.name.as_ref() == Some(&clue.name)
