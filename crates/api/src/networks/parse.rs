@@ -3,7 +3,7 @@
 use causeway_core::ObjectKey;
 use causeway_core::networks::status::READY;
 use causeway_core::networks::{Network, NetworkSpec, NetworkStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -29,12 +29,26 @@ pub fn network(object: &LooseNetwork) -> Option<Network> {
         deleting: meta.deletion_timestamp.is_some(),
         finalizers: meta.finalizers.clone().unwrap_or_default(),
         abandon: annotation(meta, ABANDON) == Some("true"),
-        adopt: annotation(meta, ADOPT).map(Into::into),
+        adopt: annotation(meta, ADOPT).filter(|id| is_id(id)).map(Into::into),
         may_replace: annotation(meta, ALLOW_REPLACE) == Some("true"),
-        spec: named(&key).and_then(|()| spec(&object.spec)),
+        spec: named(&key).and_then(|()| adoptable(meta)).and_then(|()| spec(&object.spec)),
         status: status(&object.status()),
         key,
     })
+}
+
+/// What a cloud may call a network: short, and nothing that a line of a log could not hold.
+fn is_id(text: &str) -> bool {
+    text.len() <= NAME_MAX && text.chars().all(|it| it.is_ascii_graphic())
+}
+
+fn adoptable(meta: &ObjectMeta) -> Result<(), String> {
+    match annotation(meta, ADOPT) {
+        Some(text) if !is_id(text) => Err(format!(
+            "annotation {ADOPT} is not the id of a network: use at most {NAME_MAX} visible characters"
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn named(key: &ObjectKey) -> Result<(), String> {

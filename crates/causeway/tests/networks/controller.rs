@@ -107,8 +107,8 @@ impl Controller {
     pub(crate) async fn serves(&self, path: &str) -> Option<String> {
         let said = self.said();
         let lines = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let starts = lines.filter(|line| line["message"] == "serving health and metrics");
-        let address = starts.last()?["address"].as_str()?.to_owned();
+        let mut starts = lines.filter(|line| line["message"] == "serving health and metrics");
+        let address = starts.next_back()?["address"].as_str()?.to_owned();
         let ask = async {
             let mut stream = TcpStream::connect(address).await.ok()?;
             let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");

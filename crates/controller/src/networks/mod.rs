@@ -187,5 +187,5 @@ async fn know_home<P: NetworkProvider>(feed: Feed<Networks<P>>, room: Arc<Networ
     };
     feed.tell(Event::Home(Home::new(room.options.cluster.as_deref(), &uid)));
     feed.note(Standing::Listed);
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }

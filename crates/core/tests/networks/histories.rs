@@ -95,7 +95,7 @@ impl Story {
             Deed::Look => drop(world.look()),
             Deed::Restart => world.restart(),
             Deed::Foreign(number) => {
-                drop(world.sky.foreign(&format!("theirs-{number}"), Some("10.1.0.0/24")))
+                drop(world.sky.foreign(&format!("theirs-{number}"), Some("10.1.0.0/24")));
             }
             Deed::Drift(which, how) => drift(world, *which, *how),
             Deed::Use(which, used) => {
