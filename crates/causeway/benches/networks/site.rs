@@ -111,7 +111,7 @@ impl Controller {
         let since = Instant::now();
         let begins = |it: &Request| {
             let is_first = it.path.contains("/networks?") && !it.path.contains("marker=");
-            is_first && it.path.contains("tags-any=causeway-home") && it.at > since
+            is_first && it.path.contains("tags=causeway-home") && it.at > since
         };
         while since.elapsed() < LIMIT {
             let requests = site.proxy.requests();

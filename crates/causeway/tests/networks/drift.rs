@@ -124,7 +124,7 @@ async fn a_change_that_nobody_knew_of_is_looked_at_again_and_not_written_over() 
             let requests = site.proxy.requests();
             let on_its_way = |it: &&Request| {
                 let is_list =
-                    it.path.starts_with("/v2.0/networks?") && it.path.contains("tags-any=causeway-home");
+                    it.path.starts_with("/v2.0/networks?") && it.path.contains("tags=causeway-home");
                 is_list && it.server.is_some() && it.answer.is_none()
             };
             requests.iter().find(on_its_way).map(|_| ()).ok_or_else(|| format!("{} requests", requests.len()))

@@ -15,7 +15,7 @@ async fn cost_of_a_look(site: &Site) -> BTreeMap<String, usize> {
     // Looks that began before all was calm may still do something.
     let calm = Instant::now();
     let begins = |it: &crate::cloud::Request| {
-        it.path.starts_with("/v2.0/networks?") && it.path.contains("tags-any=causeway-home")
+        it.path.starts_with("/v2.0/networks?") && it.path.contains("tags=causeway-home")
     };
     let looks = site
         .until("six looks", async || {

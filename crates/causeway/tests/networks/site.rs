@@ -182,7 +182,7 @@ impl Site {
             let requests = self.proxy.requests();
             let begins = |it: &&Request| {
                 let is_list =
-                    it.path.starts_with("/v2.0/networks?") && it.path.contains("tags-any=causeway-home");
+                    it.path.starts_with("/v2.0/networks?") && it.path.contains("tags=causeway-home");
                 is_list && it.at > since
             };
             // The second begins when the first is taken in.

@@ -61,7 +61,7 @@ async fn one_objects_network_is_found_by_its_tag_by_its_name_and_by_its_id() {
 }
 
 #[tokio::test]
-async fn an_unchanged_cloud_costs_four_lists() {
+async fn an_unchanged_cloud_costs_five_lists() {
     let proxy = Proxy::start(&neutron().await.url()).await;
     let (neutron, home) = (at(&proxy.url()), home("cost"));
     for name in ["a", "b", "c", "d"] {
@@ -70,6 +70,10 @@ async fn an_unchanged_cloud_costs_four_lists() {
     }
     proxy.forget();
     assert_eq!(all(&neutron, &home).await.len(), 4);
+    assert_eq!(proxy.requests().len(), 5);
+    proxy.forget();
+    // Without an id of its own nobody else can go by it.
+    neutron.look(&Home::new(None, "cost"), &Look::All).await.expect("a look");
     assert_eq!(proxy.requests().len(), 4);
     proxy.forget();
     let one = neutron.look(&home, &clue("u", "b", &[])).await.expect("a look");
@@ -95,7 +99,11 @@ async fn pages_are_followed_whatever_links_say_and_again_when_one_is_lost() {
     // The last one of the first page is deleted before the second is asked for.
     let gone =
         json!({"NeutronError": {"type": "NetworkNotFound", "message": "gone", "detail": ""}}).to_string();
-    let lost = || Rule::on(Method::GET, "/v2.0/networks?limit=500&tags=").after(1).answer(404, gone.clone());
+    let lost = || {
+        Rule::on(Method::GET, "/v2.0/networks?limit=500&tags=causeway-home")
+            .after(1)
+            .answer(404, gone.clone())
+    };
     proxy.tell(lost().times(1));
     assert_eq!(all(&neutron, &home).await, before);
     proxy.pass();

@@ -44,7 +44,7 @@ fn no_files(_: &Path) -> std::io::Result<Option<String>> {
 }
 
 fn home(cluster: &str) -> Home {
-    Home::new(Some(cluster), "7b0c2c3e-kube-system")
+    Home::new(Some(cluster), &format!("{cluster}-kube-system"))
 }
 
 fn spec(cidr: &str) -> NetworkSpec {

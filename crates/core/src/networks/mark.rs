@@ -51,6 +51,11 @@ impl Home {
         &self.cluster
     }
 
+    /// Whether it goes by an id that somebody gave it, and another may have too.
+    pub fn is_named(&self) -> bool {
+        self.cluster != self.uid
+    }
+
     /// The tag that all have which belong to somebody of our id.
     pub fn cluster_tag(&self) -> String {
         format!("{CLUSTER}{}", self.cluster)

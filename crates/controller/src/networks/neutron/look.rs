@@ -1,10 +1,11 @@
 //! What is there: a few lists, put together.
 //!
-//! An unchanged cloud of any size costs four lists, and those by id only for subnets that others put into our networks.
+//! An unchanged cloud of any size costs four lists, one more where the cluster was given an id, and those by id only for subnets that others put into our networks.
 //! Servers of some age ignore a filter that they do not know, so what they answer is filtered here once more.
 
 use std::collections::BTreeSet;
 
+use causeway_core::networks::mark::Owner;
 use causeway_core::networks::{Clue, Held, Home, Trouble};
 use futures::try_join;
 
@@ -17,20 +18,28 @@ impl Neutron {
     pub(super) async fn look_for_all(&self, home: &Home) -> Result<Vec<Held>, Trouble> {
         let access = self.api.access().await?;
         let project = access.project.as_deref();
-        let (tags, mark) = ([home.home_tag(), home.cluster_tag()], home.description());
-        let by_tag = |list: List| self.list(list.with("tags-any", tags.join(",")).of(project));
+        let (tag, cluster, mark) = (home.home_tag(), home.cluster_tag(), home.description());
+        // Not by both tags at once: where several of `tags-any` match, a network counts several times, and pages end too soon.
+        let by_tag = |list: List| self.list(list.with("tags", &*tag).of(project));
         let by_mark = |list: List| self.list(list.with("description", &*mark).of(project));
-        let (mut networks, marked, mut subnets, marked_subnets) = try_join!(
+        let namesakes = async {
+            let list = List::networks().with("tags", &*cluster).with("not-tags", &*tag).of(project);
+            if home.is_named() { self.list(list).await } else { Ok(Rows::new()) }
+        };
+        let (mut networks, marked, namesakes, mut subnets, marked_subnets) = try_join!(
             by_tag(List::networks()),
             by_mark(List::networks()),
+            namesakes,
             by_tag(List::subnets()),
             by_mark(List::subnets()),
         )?;
         networks.extend(marked);
+        networks.extend(namesakes);
         subnets.extend(marked_subnets);
         let is_marked = |row: &Row| -> Result<bool, Trouble> {
             let has = row.tags()?;
-            let is_ours = tags.iter().any(|tag| has.contains(tag)) || row.text("description") == Some(&*mark);
+            let is_ours = [&tag, &cluster].iter().any(|tag| has.contains(*tag))
+                || row.text("description") == Some(&*mark);
             Ok(is_ours && is_of(row, project))
         };
         let networks = kept(networks, is_marked)?;
@@ -56,7 +65,9 @@ impl Neutron {
         networks.extend(marked);
         networks.extend(named);
         let may_be_its = |row: &Row| -> Result<bool, Trouble> {
-            let is_tagged = row.tags()?.contains(&tag);
+            let (has, says) = (row.tags()?, row.text("description").unwrap_or_default());
+            // Somebody may have copied the tag of an object to what is another cluster's.
+            let is_tagged = home.owner(&has, says) == Owner::Object(&clue.uid);
             let is_marked = row.text("description") == Some(&*mark) && row.text("name") == Some(&*clue.name);
             Ok(ids.contains(row.id()) || ((is_tagged || is_marked) && is_of(row, project)))
         };

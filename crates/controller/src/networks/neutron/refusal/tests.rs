@@ -49,13 +49,13 @@ fn what_is_not_neutrons_own_word_does_not_make_anything_gone() {
 }
 
 #[test]
-fn words_are_one_line_of_some_length_with_the_id_of_the_request() {
+fn words_are_one_line_of_some_length_and_the_same_every_time() {
     let body =
         json!({"NeutronError": {"type": "X", "message": format!("a\n\u{1b}[31m b {}", "ä".repeat(999))}});
     let mut answer = answer(400, body.to_string());
     answer.headers.insert("x-openstack-request-id", "req-1".parse().expect("a header"));
     let words = Refusal::of(&answer, &[]).words;
-    assert!(words.starts_with("a [31m b ää") && words.ends_with("ä… [req-1]"), "{words}");
+    assert!(words.starts_with("a [31m b ää") && words.ends_with("ä…"), "{words}");
     assert!(words.len() < 540);
 }
 
