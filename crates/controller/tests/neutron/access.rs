@@ -205,19 +205,20 @@ async fn an_outage_of_keystone_is_none_while_the_token_is_good() {
 #[tokio::test]
 async fn a_renewal_that_fails_leaves_the_token_in_use() {
     let watched = Watched::start().await;
-    // Short enough to be renewed in a test, long enough for a look on a busy machine.
+    // It is renewed in its last tenth, and ends after 25 s: moments of the clock, because a look may take seconds.
     let (neutron, home) = (watched.as_user(User::Member, User::PASSWORD), home("kept"));
     let times =
-        json!({"issued_at": "2026-01-01T00:00:00.000000Z", "expires_at": "2026-01-01T00:00:12.000000Z"});
+        json!({"issued_at": "2026-01-01T00:00:00.000000Z", "expires_at": "2026-01-01T00:00:25.000000Z"});
     let token = site().await.0.token(User::Member).await;
     let short = Rule::on(Method::POST, LOGIN).answer(201, json!({"token": times}).to_string());
     watched.keystone.tell(short.header("x-subject-token", &token).times(1));
     watched.keystone.tell(Rule::on(Method::POST, LOGIN).answer(503, ""));
+    let begun = tokio::time::Instant::now();
     assert_eq!(all(&neutron, &home).await, []);
-    tokio::time::sleep(Duration::from_millis(6600)).await;
+    tokio::time::sleep_until(begun + Duration::from_millis(22_700)).await;
     assert_eq!(all(&neutron, &home).await, []);
     assert_eq!(watched.logins(), 2, "it was tried");
-    tokio::time::sleep(Duration::from_secs(6)).await;
+    tokio::time::sleep_until(begun + Duration::from_millis(25_500)).await;
     let result = neutron.look(&home, &Look::All).await;
     assert!(is_unreachable(&result), "{result:?}");
     watched.keystone.pass();
