@@ -5,6 +5,7 @@
 //!                               [node] eth1 192.168.8.1 ── 192.168.8.2 another node, with a pod's 10.244.2.10
 //! ```
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -142,9 +143,23 @@ impl Site {
 }
 
 pub(crate) fn socket(netns: &Netns, address: SocketAddr) -> UdpSocket {
-    let socket = netns.inside(move || UdpSocket::bind(address).expect("bound")).join().expect("made");
+    let socket = netns.inside(move || bound(address)).join().expect("made");
     socket.set_read_timeout(Some(Duration::from_millis(300))).expect("time-out");
     socket
+}
+
+/// A child that another test starts at this moment has the last socket of the same address open until it becomes its program.
+fn bound(address: SocketAddr) -> UdpSocket {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        match UdpSocket::bind(address) {
+            Ok(socket) => return socket,
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(error) => panic!("{address}: {error}"),
+        }
+    }
 }
 
 pub(crate) fn want() -> Traffic {
