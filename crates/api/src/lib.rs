@@ -6,6 +6,7 @@
 
 pub mod condition;
 pub mod leases;
+mod loose;
 pub mod meta;
 pub mod networks;
 pub mod rules;

@@ -39,6 +39,13 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Change<K, V> {
     }
 }
 
+/// Whether one version of an object is later than another. Versions are decimal numbers that grow; of any other kind it
+/// cannot be told.
+pub fn is_later(version: &str, than: &str) -> bool {
+    let number = |version: &str| version.parse::<u64>().ok();
+    number(version).zip(number(than)).is_some_and(|(own, other)| own > other)
+}
+
 /// All that is known to a room. The loop feeds it events and queues the scopes it returns.
 ///
 /// Invariant that every room proves by a property test: when what is compiled for a scope differs before

@@ -5,7 +5,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use crate::loose;
 
 /// Whether the range of a spec can be understood: rules about a gateway ask that first, and say nothing where it cannot,
 /// since the rules about the range do.
@@ -186,17 +188,6 @@ pub struct LooseNetwork {
 impl LooseNetwork {
     /// What can be understood of the status, field by field and condition by condition.
     pub fn status(&self) -> NetworkStatus {
-        if let Ok(status) = NetworkStatus::deserialize(&self.status) {
-            return status;
-        }
-        let mut fields = self.status.as_object().cloned().unwrap_or_default();
-        if let Some(Value::Array(conditions)) = fields.get_mut("conditions") {
-            conditions.retain(|condition| Condition::deserialize(condition).is_ok());
-        }
-        let fits = |(name, value): &(String, Value)| {
-            NetworkStatus::deserialize(&Value::from_iter([(name.clone(), value.clone())])).is_ok()
-        };
-        let fitting: Map<String, Value> = fields.into_iter().filter(|field| fits(field)).collect();
-        NetworkStatus::deserialize(&Value::Object(fitting)).unwrap_or_default()
+        loose::status(&self.status)
     }
 }

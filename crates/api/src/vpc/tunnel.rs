@@ -5,7 +5,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use crate::loose;
 
 /// The encapsulation of a tunnel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -175,17 +177,6 @@ pub struct LooseTunnel {
 impl LooseTunnel {
     /// What can be understood of the status, field by field and condition by condition.
     pub fn status(&self) -> VpcNatTunnelStatus {
-        if let Ok(status) = VpcNatTunnelStatus::deserialize(&self.status) {
-            return status;
-        }
-        let mut fields = self.status.as_object().cloned().unwrap_or_default();
-        if let Some(Value::Array(conditions)) = fields.get_mut("conditions") {
-            conditions.retain(|condition| Condition::deserialize(condition).is_ok());
-        }
-        let fits = |(name, value): &(String, Value)| {
-            VpcNatTunnelStatus::deserialize(&Value::from_iter([(name.clone(), value.clone())])).is_ok()
-        };
-        let fitting: Map<String, Value> = fields.into_iter().filter(|field| fits(field)).collect();
-        VpcNatTunnelStatus::deserialize(&Value::Object(fitting)).unwrap_or_default()
+        loose::status(&self.status)
     }
 }

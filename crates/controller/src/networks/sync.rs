@@ -3,14 +3,15 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use causeway_api::meta;
 use causeway_api::networks::LooseNetwork;
 use causeway_core::ObjectKey;
 use causeway_core::networks::plan::Goal;
 use causeway_core::networks::state::{InTheWay, Report};
 use causeway_core::networks::trouble::Next as After;
 use causeway_core::networks::{Event, Home, Look, Network, Step, Todo, Trouble, status};
-use kube::api::{ListParams, PartialObjectMeta};
-use kube::{Api, ResourceExt};
+use kube::api::ListParams;
+use kube::{Api, Resource, ResourceExt};
 use tokio::time::Instant;
 
 use super::Networks;
@@ -54,6 +55,7 @@ impl<P: NetworkProvider> Networks<P> {
         let mut run = Run::default();
         for _ in 0..AT_A_TIME {
             let Some(turn) = self.turn(key, &run) else {
+                // It is gone, or the cloud was never listed.
                 let network = self.desk.state().network(key).cloned();
                 network.iter().for_each(|network| self.tell_of_outage(network));
                 return Next::Done;
@@ -96,12 +98,7 @@ impl<P: NetworkProvider> Networks<P> {
         let state = self.desk.state();
         let network = state.network(key)?.clone();
         let home = state.home()?.clone();
-        // What became of the last step may not be known.
-        let is_unsure = state.report(&network).is_some_and(Report::is_unsure) && !run.looked;
-        let todo = match state.todo(&network, run.looked)? {
-            Todo::Step(_) if is_unsure => Todo::Look,
-            todo => todo,
-        };
+        let todo = state.todo(&network, run.looked)?;
         Some(Turn { home, goal: state.want(&network).goal, network, todo })
     }
 
@@ -200,9 +197,17 @@ impl<P: NetworkProvider> Networks<P> {
             }
             Todo::Nothing | Todo::Look => return Next::Done,
         };
-        if let Err(why) = self.is_nobodys(id).await {
-            tracing::warn!(network = id, why, "it has no object that is known here, and stays");
-            return Next::Done;
+        match self.objects().await {
+            Ok(objects) => {
+                if let Some(key) = self.desk.state().owner_among(id, &objects) {
+                    tracing::warn!(network = id, object = %key, "it has an object that was not heard of here, and stays");
+                    return Next::Done;
+                }
+            }
+            Err(why) => {
+                tracing::warn!(network = id, why, "whether its object is gone cannot be told, and it stays");
+                return Next::Done;
+            }
         }
         let applied = self.provider.apply(&step).await;
         self.metrics.count_step(&step, &applied);
@@ -224,19 +229,11 @@ impl<P: NetworkProvider> Networks<P> {
         }
     }
 
-    /// Asks the API server itself: what a watch has brought may be old, and a deletion cannot be undone.
-    async fn is_nobodys(&self, id: &str) -> Result<(), String> {
-        let owner = self.desk.state().owner_of_orphan(id);
-        let Some((uid, name)) = owner else { return Err("it is not ours any more".into()) };
-        let objects: Api<LooseNetwork> = Api::all(self.house.client.clone());
-        let listed = objects.list_metadata(&ListParams::default()).await.map_err(|error| describe(&error))?;
-        let is_its = |object: &PartialObjectMeta<LooseNetwork>| {
-            let key = format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
-            uid.is_some() && object.uid() == uid || name.as_ref() == Some(&key)
-        };
-        match listed.iter().find(|object| is_its(object)) {
-            Some(object) => Err(format!("{} has it", object.name_any())),
-            None => Ok(()),
-        }
+    /// All objects there are, by their uids and keys, from the API server itself: what a watch has brought may be old, and a
+    /// deletion cannot be undone.
+    async fn objects(&self) -> Result<Vec<(String, ObjectKey)>, String> {
+        let api: Api<LooseNetwork> = Api::all(self.house.client.clone());
+        let listed = api.list_metadata(&ListParams::default()).await.map_err(|error| describe(&error))?;
+        Ok(listed.iter().filter_map(|object| Some((object.uid()?, meta::key(object.meta())?))).collect())
     }
 }

@@ -22,7 +22,7 @@ pub struct Held {
     /// When it was made, as the cloud spells it; later ones sort later.
     pub created: String,
     /// What of it is not in order beside what is declared, in words: a link that is down, a rule that is gone. A cloud
-    /// that looks after such things by itself has none.
+    /// that keeps such things in order by itself has none.
     pub broken: Option<String>,
     /// Its subnets, everybody's.
     pub subnets: BTreeMap<String, HeldSubnet>,
@@ -147,23 +147,15 @@ impl Cloud {
     }
 
     /// Takes in all that was found of one object, instead of what was known of it before.
-    pub fn find(&mut self, before: &BTreeSet<String>, found: Vec<Held>) -> BTreeSet<String> {
-        let mut touched: BTreeSet<String> = BTreeSet::new();
+    pub fn find(&mut self, before: &BTreeSet<String>, found: Vec<Held>) {
         for id in before {
-            if !found.iter().any(|held| held.id == *id) && self.held.remove(id).is_some() {
-                self.learn(id);
-                touched.insert(id.clone());
-            }
+            self.learn(id);
+            self.held.remove(id);
         }
         for held in found {
-            let id = held.id.clone();
-            self.learn(&id);
-            if self.held.get(&id) != Some(&held) {
-                self.held.insert(id.clone(), held);
-                touched.insert(id);
-            }
+            self.learn(&held.id);
+            self.held.insert(held.id.clone(), held);
         }
-        touched
     }
 
     /// Takes in what a step gave.

@@ -5,7 +5,6 @@
 //! first mark in its description, which is part of the request that makes it.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 /// On everything of Causeway's, whichever cluster's.
 const CAUSEWAY: &str = "causeway";
@@ -76,13 +75,15 @@ impl Home {
         [CAUSEWAY.to_owned(), self.cluster_tag(), self.home_tag(), Self::object_tag(uid)].into()
     }
 
-    /// The first mark.
+    /// The first mark: whatever the cluster is called, it stays the same.
     pub fn description(&self) -> String {
-        let Self { cluster, uid } = self;
-        if cluster == uid {
-            return format!("Made by Causeway for cluster {uid}");
-        }
-        format!("Made by Causeway for cluster {cluster} ({uid})")
+        format!("Made by Causeway for cluster {}", self.uid)
+    }
+
+    /// Whether something is ours beyond doubt. An object finds what is its own by its uid alone; but what has no object is
+    /// deleted, and a uid that nobody here knows may be another cluster's.
+    pub fn is_proven(&self, tags: &BTreeSet<String>, description: &str) -> bool {
+        tags.contains(&self.home_tag()) || description == self.description()
     }
 
     /// Whose something with these tags and this description is.
@@ -117,12 +118,6 @@ pub fn is_taken(tags: &BTreeSet<String>) -> bool {
 /// Whether a tag is one of those that we put.
 pub fn is_ours(tag: &str) -> bool {
     tag == CAUSEWAY || [CLUSTER, HOME, OBJECT].iter().any(|name| tag.starts_with(name))
-}
-
-impl fmt::Display for Home {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.cluster)
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::spec::NetworkSpec;
 use crate::condition::Conditions;
 use crate::names::ObjectKey;
+use crate::room::is_later;
 
 /// The finalizer on networks.
 pub const FINALIZER: &str = "causeway/network";
@@ -63,11 +64,9 @@ impl Network {
         self.finalizers.iter().any(|finalizer| finalizer == FINALIZER)
     }
 
-    /// Whether this is a later version of the object than another. Versions are decimal numbers that grow; of any
-    /// other kind it cannot be told.
+    /// Whether this is a later version of the object than another.
     pub fn is_newer_than(&self, other: &Self) -> bool {
-        let number = |network: &Self| network.resource_version.parse::<u64>().ok();
-        number(self).zip(number(other)).is_some_and(|(own, other)| own > other)
+        is_later(&self.resource_version, &other.resource_version)
     }
 
     /// Whether what it should be in the cloud may differ from what another version of it should be.

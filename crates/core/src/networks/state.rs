@@ -256,10 +256,15 @@ impl State {
         ids.into_iter().filter_map(|id| cloud.get(id)).collect()
     }
 
-    /// What comes next for an object; nothing is known before the cloud was listed.
+    /// What comes next for an object; nothing is known before the cloud was listed. Where it is not known what became of the
+    /// last step, that is seen first.
     pub fn todo(&self, network: &Network, looked: bool) -> Option<Todo> {
         let home = self.home.as_ref().filter(|_| self.cloud.is_some())?;
-        Some(plan::plan(home, &self.want(network), &self.have(network), looked))
+        let is_unsure = !looked && self.report(network).is_some_and(Report::is_unsure);
+        Some(match plan::plan(home, &self.want(network), &self.have(network), looked) {
+            Todo::Step(_) if is_unsure => Todo::Look,
+            todo => todo,
+        })
     }
 
     /// What comes next for a network of the cloud whose object is gone.
@@ -269,15 +274,16 @@ impl State {
         self.is_lost(home, held).then(|| plan::delete(home, held))
     }
 
-    /// Whose an orphan would be: the uid of an object, or its name.
-    pub fn owner_of_orphan(&self, id: &str) -> Option<(Option<String>, Option<String>)> {
+    /// The one among objects, by their uids and keys, that a network of the cloud belongs to.
+    pub fn owner_among<'a>(&self, id: &str, objects: &'a [(String, ObjectKey)]) -> Option<&'a ObjectKey> {
         let (home, cloud) = self.home.as_ref().zip(self.cloud.as_ref())?;
         let held = cloud.get(id)?;
-        match held.owner(home) {
-            Owner::Object(uid) => Some((Some(uid.to_owned()), None)),
-            Owner::Unfinished => Some((None, held.name.clone())),
-            Owner::Namesake | Owner::Others => None,
-        }
+        let is_its = |(uid, key): &&(String, ObjectKey)| match held.owner(home) {
+            Owner::Object(its) => its == uid,
+            Owner::Unfinished => held.name.as_ref() == Some(&key.to_string()),
+            Owner::Namesake | Owner::Others => false,
+        };
+        objects.iter().find(is_its).map(|(_, key)| key)
     }
 
     /// What an object's network is found by.
@@ -289,14 +295,15 @@ impl State {
 
     /// Whether something is ours and nobody's.
     fn is_lost(&self, home: &Home, held: &Held) -> bool {
-        match held.owner(home) {
-            Owner::Object(uid) => !self.by_uid.contains_key(uid),
+        let is_known = match held.owner(home) {
+            Owner::Object(uid) => self.by_uid.contains_key(uid),
             Owner::Unfinished => {
                 let key = held.name.as_ref().and_then(|name| name.parse::<ObjectKey>().ok());
-                !key.is_some_and(|key| self.networks.contains_key(&key))
+                key.is_some_and(|key| self.networks.contains_key(&key))
             }
-            Owner::Namesake | Owner::Others => false,
-        }
+            Owner::Namesake | Owner::Others => true,
+        };
+        !is_known && home.is_proven(&held.tags, &held.description)
     }
 
     fn take_networks(&mut self, change: Change<ObjectKey, Network>) -> BTreeSet<Scope> {
@@ -395,7 +402,7 @@ impl State {
         let before: BTreeSet<String> = self.have(network).into_iter().map(|held| held.id.clone()).collect();
         let ids: Vec<String> =
             before.iter().cloned().chain(held.iter().map(|held| held.id.clone())).collect();
-        let keys = self.with_index(&ids, |cloud| drop(cloud.find(&before, held)));
+        let keys = self.with_index(&ids, |cloud| cloud.find(&before, held));
         keys.into_iter().chain([key.clone()]).map(Scope::Status).collect()
     }
 
@@ -453,7 +460,7 @@ impl State {
 
 impl Report {
     /// Whether it is not known what became of the last step.
-    pub fn is_unsure(&self) -> bool {
+    fn is_unsure(&self) -> bool {
         match &self.trouble {
             Some(InTheWay::Trouble(trouble)) => trouble.next() != Next::Seldom,
             Some(InTheWay::Outage(_)) => true,

@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use super::status::TunnelStatus;
 use super::want::TunnelKind;
 use crate::names::{ClusterId, GatewayName, HostAddr, Ipv4Cidr, LinkName, ObjectKey};
+use crate::room::is_later;
 
 /// A `VpcNatTunnel`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,11 +39,9 @@ impl Tunnel {
         self.finalizers.iter().any(|finalizer| finalizer == TUNNEL_FINALIZER)
     }
 
-    /// Whether this is a later version of the object than another. Versions are decimal numbers that grow; of any
-    /// other kind it cannot be told.
+    /// Whether this is a later version of the object than another.
     pub fn is_newer_than(&self, other: &Self) -> bool {
-        let number = |tunnel: &Self| tunnel.resource_version.parse::<u64>().ok();
-        number(self).zip(number(other)).is_some_and(|(own, other)| own > other)
+        is_later(&self.resource_version, &other.resource_version)
     }
 }
 

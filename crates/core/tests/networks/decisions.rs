@@ -436,3 +436,30 @@ fn a_subnet_is_never_deleted_unless_that_is_allowed() {
     world.settle();
     assert_eq!((only(&world).subnets.len(), world.ready("blue").0), (1, Truth::True));
 }
+
+#[test]
+fn what_only_seems_to_be_ours_is_not_deleted_for_having_no_object() {
+    let mut world = World::new();
+    // Of another cluster that goes by our id, after somebody took one of its tags away.
+    let theirs = world.sky.foreign("default/blue", Some("10.1.0.0/24"));
+    let tags = ["causeway", "causeway-cluster=cluster1", "causeway-uid=uid-of-theirs"];
+    world.sky.network(&theirs, None).expect("there").tags = tags.map(str::to_owned).into();
+    let before = world.sky.networks.clone();
+    world.settle();
+    world.settle();
+    assert_eq!(world.sky.networks, before);
+}
+
+#[test]
+fn an_orphan_that_the_api_server_knows_an_object_of_has_that_owner() {
+    let mut world = settled("blue");
+    let id = only(&world).id.clone();
+    world.objects.clear();
+    world.restart();
+    world.look();
+    let object = |uid: &str, name: &str| (uid.to_owned(), crate::world::key(name));
+    let others = [object("uid-red", "red"), object("uid-new", "blue")];
+    assert_eq!(world.state.owner_among(&id, &others), None, "of the same name it is another object");
+    let itself = [object("uid-red", "red"), object("uid-blue", "blue")];
+    assert_eq!(world.state.owner_among(&id, &itself), Some(&crate::world::key("blue")));
+}

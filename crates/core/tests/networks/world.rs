@@ -113,12 +113,7 @@ impl World {
         let (key, mut looked, mut changes, mut stale) = (key(name), false, 0, 0);
         for _ in 0..16 {
             let Some(network) = self.state.network(&key).cloned() else { return };
-            let unsure = self.state.report(&network).is_some_and(Report::is_unsure) && !looked;
-            let todo = match self.state.todo(&network, looked) {
-                None => return,
-                Some(Todo::Step(_)) if unsure => Todo::Look,
-                Some(todo) => todo,
-            };
+            let Some(todo) = self.state.todo(&network, looked) else { return };
             match todo {
                 Todo::Nothing => {
                     match self.state.want(&network).goal {

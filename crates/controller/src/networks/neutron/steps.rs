@@ -33,7 +33,7 @@ impl Neutron {
                     Row::only("network", self.write(Method::PUT, &network(id), *revision, body).await?)?;
                 Ok(Seen::Network(row.network()?))
             }
-            // Neutron looks after its networks itself, and no look calls one broken.
+            // Neutron keeps its networks in order itself, and no look calls one broken.
             Step::Repair { id, .. } => {
                 Err(Trouble::Refused(format!("network {id}: nothing is known to be broken")))
             }
