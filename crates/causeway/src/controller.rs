@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
     kubeconfig: Option<PathBuf>,
     /// The address of the API server, in place of the kubeconfig's.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = server)]
     master: Option<http::Uri>,
     /// The broker; without it Submariner's ServiceDiscovery object says where it is.
     #[arg(long, value_name = "FILE")]
@@ -270,6 +270,16 @@ async fn options(args: Args) -> anyhow::Result<Options> {
 /// Replicas that start together should not pause together.
 pub(crate) fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
+}
+
+/// An address that HTTP can be spoken to.
+fn server(text: &str) -> Result<http::Uri, String> {
+    let uri: http::Uri = text.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?;
+    let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
+    if is_http && uri.host().is_some_and(|host| !host.is_empty()) {
+        return Ok(uri);
+    }
+    Err("it is not the address of a server, like https://10.0.0.1:6443".into())
 }
 
 /// A client from a kubeconfig, else from the pod's own account.

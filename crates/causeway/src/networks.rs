@@ -1,11 +1,14 @@
 //! Flags of the room `networks`: which cloud, and how to get in.
 
-use std::path::PathBuf;
+#[cfg(feature = "bridge")]
+mod bridge;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use causeway_controller::networks::bridge::{self, Bridge};
+#[cfg(feature = "bridge")]
+use anyhow::{bail, ensure};
 use causeway_controller::networks::neutron::{Neutron, config};
 use causeway_controller::networks::{Cloud, Options, Setup};
 use clap::ValueEnum;
@@ -28,12 +31,9 @@ pub(crate) struct NetworksArgs {
     /// How often the cloud is looked at as a whole, so that what somebody changed there is put right.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = crate::controller::duration)]
     networks_resync: Duration,
-    /// The network namespace that bridges are made in, like /run/netns/demo; without it the controller's own.
-    #[arg(long, value_name = "FILE")]
-    bridge_namespace: Option<PathBuf>,
-    /// Let hosts on bridges reach whatever is outside, from the address of this machine.
-    #[arg(long)]
-    bridge_nat: bool,
+    #[cfg(feature = "bridge")]
+    #[command(flatten)]
+    bridge: bridge::BridgeArgs,
 }
 
 /// Where networks can be made.
@@ -42,6 +42,7 @@ enum ProviderName {
     /// OpenStack's.
     Neutron,
     /// Linux bridges on this machine.
+    #[cfg(feature = "bridge")]
     Bridge,
 }
 
@@ -50,6 +51,10 @@ impl NetworksArgs {
     pub(crate) fn setup(self, cluster: Option<String>) -> anyhow::Result<Setup> {
         let cloud = match self.provider {
             ProviderName::Neutron => {
+                #[cfg(feature = "bridge")]
+                if let Some(flag) = self.bridge.given() {
+                    bail!("{flag} is for --provider bridge");
+                }
                 let variable = |name: &str| std::env::var(name).ok();
                 let found = config::load(
                     self.neutron_url.as_deref(),
@@ -60,9 +65,10 @@ impl NetworksArgs {
                 let neutron = found.and_then(Neutron::new).context("--provider neutron")?;
                 Cloud::Neutron(Arc::new(neutron))
             }
+            #[cfg(feature = "bridge")]
             ProviderName::Bridge => {
-                let options = bridge::Options { namespace: self.bridge_namespace, nat: self.bridge_nat };
-                Cloud::Bridge(Bridge::new(options))
+                ensure!(self.neutron_url.is_none(), "--neutron-url is for --provider neutron");
+                self.bridge.cloud()?
             }
         };
         let options =

@@ -10,6 +10,8 @@ mod cluster;
 #[path = "../../datapath/tests/lab/net.rs"]
 #[allow(dead_code, reason = "the tests of the datapath use more of it")]
 mod net;
+#[path = "real_rights/networks.rs"]
+mod networks;
 #[path = "real_rights/node.rs"]
 mod node;
 #[path = "nodes/ping.rs"]

@@ -136,3 +136,37 @@ async fn what_no_rule_can_see_is_told_in_the_condition_and_what_is_there_stays()
     site.delete(&long).await;
     site.gone(&long).await;
 }
+
+#[test]
+fn flags_that_make_no_sense_end_the_program_with_a_sentence() {
+    for (flags, why) in [
+        (
+            &["--provider", "neutron", "--neutron-url", "http://127.0.0.1:1", "--bridge-nat"][..],
+            "--bridge-nat is for --provider bridge",
+        ),
+        (
+            &["--provider", "bridge", "--neutron-url", "http://127.0.0.1:1"],
+            "--neutron-url is for --provider neutron",
+        ),
+        (
+            &["--provider", "bridge", "--bridge-namespace", "/nowhere/net"],
+            "--bridge-namespace /nowhere/net: No such file",
+        ),
+        (&["--provider", "bridge", "--bridge-within", "ten"], "--bridge-within"),
+        (
+            &["--provider", "bridge", "--master", "ftp://127.0.0.1:1"],
+            "it is not the address of a server, like https://",
+        ),
+        (
+            &["--provider", "bridge", "--master", "127.0.0.1:1"],
+            "it is not the address of a server, like https://",
+        ),
+        (&["--provider", "cloud9"], "[possible values: neutron, bridge]"),
+    ] {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_causeway"));
+        command.args(["controller", "--enable", "networks", "--log-format", "text"]).args(flags);
+        let output = command.env_clear().output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(why), "{flags:?}: {said}");
+    }
+}

@@ -4,6 +4,7 @@
 //! follows which networks need work, one step after the other ([`sync`]), and what each object says ([`report`]).
 //! The cloud itself is behind a seam ([`provider`]).
 
+#[cfg(feature = "bridge")]
 pub mod bridge;
 mod look;
 mod metrics;
@@ -18,7 +19,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use causeway_api::networks::{LooseNetwork, parse};
-use causeway_core::ObjectKey;
 use causeway_core::networks::{Event, Home, Scope, State, Trouble};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt};
@@ -58,6 +58,7 @@ pub enum Cloud {
     /// OpenStack's.
     Neutron(Arc<neutron::Neutron>),
     /// Linux bridges on this machine.
+    #[cfg(feature = "bridge")]
     Bridge(bridge::Bridge),
 }
 
@@ -72,6 +73,7 @@ impl Setup {
                 });
                 room::start(&Networks::new(self.options, cloud, house), house, parts);
             }
+            #[cfg(feature = "bridge")]
             Cloud::Bridge(cloud) => room::start(&Networks::new(self.options, cloud, house), house, parts),
         }
     }
@@ -86,8 +88,8 @@ pub struct Networks<P> {
     metrics: metrics::Metrics,
     /// Since when the cloud cannot be listed, and why.
     outage: Mutex<Option<(Instant, Trouble)>>,
-    /// Networks that the cloud does not want to be asked about before some time.
-    wishes: Mutex<BTreeMap<ObjectKey, Instant>>,
+    /// What the cloud is not asked about before some time: because it wants so, or because only somebody else can help.
+    rests: Mutex<BTreeMap<Scope, Instant>>,
     /// Whether it was said that another cluster goes by our id.
     warned: AtomicBool,
 }
@@ -109,13 +111,13 @@ impl<P: NetworkProvider> Networks<P> {
         let duty = |name, workers| Duty { name, who: Who::Leader, workers };
         let duties = [duty("looks", 1), duty("networks", options.workers), duty("writes", WRITES_AT_ONCE)];
         let room = Arc::new(Self {
-            desk: Desk::new::<Self>(State::default(), &duties),
+            desk: Desk::new::<Self>(State::new(P::NAME), &duties),
             house: house.clone(),
             options,
             metrics: metrics::Metrics::default(),
             provider,
             outage: Mutex::default(),
-            wishes: Mutex::default(),
+            rests: Mutex::default(),
             warned: AtomicBool::new(false),
         });
         room.metrics.register(&room);
@@ -163,7 +165,7 @@ impl<P: NetworkProvider> Room for Networks<P> {
     }
 
     fn term_ended(&self) {
-        self.wishes.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.rests.lock().unwrap_or_else(PoisonError::into_inner).clear();
         *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.desk.tell(Event::TermEnded);
     }

@@ -18,7 +18,7 @@ impl<P: NetworkProvider> Networks<P> {
     pub(super) async fn write_status(&self, key: &ObjectKey, term: &Term) -> Next {
         let (network, task) = {
             let state = self.desk.state();
-            let Some(task) = status::network(&state, key, P::NAME) else { return Next::Done };
+            let Some(task) = status::network(&state, key) else { return Next::Done };
             let Some(network) = state.network(key).cloned() else { return Next::Done };
             (network, task)
         };

@@ -9,7 +9,7 @@ use causeway_core::ObjectKey;
 use causeway_core::networks::plan::Goal;
 use causeway_core::networks::state::{InTheWay, Report};
 use causeway_core::networks::trouble::Next as After;
-use causeway_core::networks::{Event, Home, Look, Network, Step, Todo, Trouble, status};
+use causeway_core::networks::{Event, Home, Look, Network, Scope, Step, Todo, Trouble, status};
 use kube::api::ListParams;
 use kube::{Api, Resource, ResourceExt};
 use tokio::time::Instant;
@@ -31,8 +31,8 @@ const SELDOM: Duration = Duration::from_secs(120);
 /// What was done in one go.
 #[derive(Default)]
 struct Run {
-    /// Whether the network was looked for: nothing is made, or let go, on the word of an old list.
-    looked: bool,
+    /// After how many lists the network was looked for: nothing is made, or let go, on the word of an old one.
+    looked: Option<u64>,
     /// How often what was decided on turned out not to be so any more.
     stale: usize,
     done: Vec<String>,
@@ -49,7 +49,7 @@ struct Turn {
 impl<P: NetworkProvider> Networks<P> {
     /// Brings an object's network in line.
     pub(super) async fn sync(&self, key: &ObjectKey, term: &Term) -> Next {
-        if let Some(rest) = self.wished_rest(key) {
+        if let Some(rest) = self.rest_of(&Scope::Network(key.clone())) {
             return Next::After(rest);
         }
         let mut run = Run::default();
@@ -107,7 +107,7 @@ impl<P: NetworkProvider> Networks<P> {
         let found = self.provider.look(home, &Look::One(clue)).await;
         self.metrics.count_look(&found);
         self.desk.tell(Event::Found(network.key.clone(), found?));
-        run.looked = true;
+        run.looked = Some(self.desk.state().lists());
         Ok(())
     }
 
@@ -140,29 +140,28 @@ impl<P: NetworkProvider> Networks<P> {
                     self.announce(term, network, news);
                 }
             }
-            Goal::Frozen => {}
+            Goal::Frozen | Goal::Elsewhere { .. } => {}
         }
         Next::Done
     }
 
-    /// For how long the cloud does not want to be asked about a network, whatever happens meanwhile.
-    fn wished_rest(&self, key: &ObjectKey) -> Option<Duration> {
-        let mut wishes = self.wishes.lock().unwrap_or_else(PoisonError::into_inner);
-        let rest = wishes.get(key)?.saturating_duration_since(Instant::now());
-        if rest.is_zero() {
-            wishes.remove(key);
-            return None;
-        }
-        Some(rest)
+    /// For how long the cloud is not asked about something, whatever happens meanwhile.
+    fn rest_of(&self, scope: &Scope) -> Option<Duration> {
+        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        rests.retain(|_, until| *until > now);
+        rests.get(scope).map(|until| until.duration_since(now))
+    }
+
+    fn have_rest(&self, scope: Scope, rest: Duration) -> Next {
+        let mut rests = self.rests.lock().unwrap_or_else(PoisonError::into_inner);
+        rests.insert(scope, Instant::now() + rest);
+        Next::After(rest)
     }
 
     fn give_up(&self, network: &Network, run: &Run, trouble: Trouble) -> Next {
         let next = match trouble.next() {
-            After::Soon(Some(after)) => {
-                let mut wishes = self.wishes.lock().unwrap_or_else(PoisonError::into_inner);
-                wishes.insert(network.key.clone(), Instant::now() + after);
-                Next::After(after)
-            }
+            After::Soon(Some(after)) => self.have_rest(Scope::Network(network.key.clone()), after),
             After::Soon(None) | After::Look => Next::Retry,
             After::Seldom => Next::After(SELDOM),
         };
@@ -186,14 +185,15 @@ impl<P: NetworkProvider> Networks<P> {
     /// Deletes a network of the cloud whose object is gone.
     pub(super) async fn sweep(&self, id: &str, term: &Term) -> Next {
         let Some(todo) = self.desk.state().todo_of_orphan(id) else { return Next::Done };
-        if !term.is_held() || self.outage().is_some() {
+        let scope = Scope::Orphan(id.to_owned());
+        if !term.is_held() || self.outage().is_some() || self.rest_of(&scope).is_some() {
             return Next::Done;
         }
         let step = match todo {
             Todo::Step(step) => step,
             Todo::Stuck(stuck) => {
                 tracing::warn!(network = id, "its object is gone, and it stays: {stuck}");
-                return Next::Done;
+                return self.have_rest(scope, SELDOM);
             }
             Todo::Nothing | Todo::Look => return Next::Done,
         };
@@ -217,14 +217,18 @@ impl<P: NetworkProvider> Networks<P> {
                 self.desk.tell(Event::Seen(seen));
                 Next::Done
             }
-            // The next look finds it again.
             Err(trouble) => {
                 tracing::warn!(
                     network = id,
                     reason = trouble.reason(),
                     "its object is gone, and it stays: {trouble}"
                 );
-                Next::Done
+                match trouble.next() {
+                    After::Soon(Some(after)) => self.have_rest(scope, after),
+                    After::Seldom => self.have_rest(scope, SELDOM),
+                    // The next look finds it again.
+                    After::Soon(None) | After::Look => Next::Done,
+                }
             }
         }
     }

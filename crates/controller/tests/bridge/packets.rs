@@ -1,7 +1,7 @@
 //! Who reaches whom.
 
 use net::Netns;
-use site::{Site, absent, reaches, reaches_not, want};
+use site::{Site, absent, reaches, reaches_not, released, want};
 
 use crate::{net, site};
 
@@ -52,6 +52,75 @@ async fn hosts_reach_those_of_their_own_network_and_nobody_elses() {
         assert!(reaches_not(&a0, others[0]) && reaches_not(&a0, other_gateway));
         assert!(reaches(&a0, own[1]) && reaches(&a0, gateway));
     }
+}
+
+const FORWARD: &str =
+    "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding";
+
+#[tokio::test]
+async fn nobody_has_answers_sent_to_hosts_of_another_network() {
+    for (networks, version) in [(V4, "ip"), (V6, "ip6")] {
+        let site = Site::new(false);
+        site.machine.sh(FORWARD);
+        for (uid, (range, gateway, _)) in ["a", "b"].into_iter().zip(networks) {
+            site.converge(&want(uid, range, gateway)).await.expect("made");
+        }
+        let [liar, neighbour] = hosts(&site, "a", networks[0]);
+        let [victim, _] = hosts(&site, "b", networks[1]);
+        let protocol = if version == "ip" { "icmp" } else { "icmpv6" };
+        victim.sh(&format!(
+            "nft add table inet heard
+             nft 'add chain inet heard input {{ type filter hook input priority 0; }}'
+             nft 'add rule inet heard input {protocol} type echo-reply counter'"
+        ));
+        let is_left_alone = || victim.sh("nft list chain inet heard input").contains("packets 0");
+        let (gateway, address) = (networks[0].1, networks[1].2[0]);
+        let nodad = if version == "ip6" { "nodad" } else { "" };
+        liar.sh(&format!("ip addr add {address} dev eth0 {nodad}"));
+        let lie = format!("ping -c 2 -i 0.2 -W 1 -I {address} {gateway}");
+        let _ = liar.try_sh(&lie);
+        assert!(is_left_alone(), "an answer came to whom nobody asked");
+        assert!(reaches(&neighbour, gateway), "who does not lie is heard");
+        // It is the rule that stops it.
+        site.machine.sh("nft flush chain inet causeway-networks prerouting");
+        let _ = liar.try_sh(&lie);
+        assert!(!is_left_alone());
+    }
+}
+
+#[tokio::test]
+async fn a_network_that_was_let_go_is_as_far_from_the_others_as_before() {
+    let site = Site::new(false);
+    site.machine.sh(FORWARD);
+    for (uid, (range, gateway, _)) in ["a", "b"].into_iter().zip(V4) {
+        site.converge(&want(uid, range, gateway)).await.expect("made");
+    }
+    let [a0, a1] = hosts(&site, "a", V4[0]);
+    let [b0, b1] = hosts(&site, "b", V4[1]);
+    site.converge(&released("b")).await.expect("let go");
+    assert!(reaches(&b0, V4[1].2[1]) && reaches(&b1, V4[1].1) && reaches(&a1, V4[0].2[0]));
+    assert!(reaches_not(&b0, V4[0].2[0]) && reaches_not(&b0, V4[0].1) && reaches_not(&a0, V4[1].2[0]));
+}
+
+#[tokio::test]
+async fn addresses_that_are_somebody_elses_are_refused_and_nothing_is_changed() {
+    let site = Site::new(false);
+    site.machine.sh(
+        "ip link add wide type veth peer name far; ip link set wide up; ip route add 10.60.7.0/24 dev wide",
+    );
+    for (range, why) in [
+        ("8.8.8.0/24", "may have: 10.0.0.0/8, fc00::/7; --bridge-within"),
+        ("2001:4860:4860::/64", "may have: 10.0.0.0/8"),
+        ("10.60.0.0/16", "10.60.7.0/24, which this machine has a route to"),
+        ("10.60.7.128/30", "10.60.7.0/24, which this machine has a route to"),
+    ] {
+        let gateway = range.parse::<causeway_core::Cidr>().expect("a range").second().to_string();
+        let trouble = site.converge(&want("x", range, &gateway)).await.expect_err(range);
+        assert_eq!(trouble.reason(), "Refused");
+        assert!(trouble.to_string().contains(why), "{trouble}");
+    }
+    let addresses = site.machine.sh("ip -br addr show type bridge scope global");
+    assert!(!addresses.contains('/'), "{addresses}");
 }
 
 #[tokio::test]
@@ -118,6 +187,10 @@ async fn what_is_outside_is_reached_with_translation_and_not_without() {
         assert!(reaches(host, far), "{far}");
         assert!(reaches(host, network.2[1]), "and its own network");
     }
+    // Nobody outside begins, even who knows the way.
+    outside.sh("ip route add 10.1.0.0/24 via 192.0.2.1; ip route add fd00:1::/64 via 2001:db8::1");
+    assert!(reaches_not(&outside, "10.1.0.11") && reaches_not(&outside, "fd00:1::11"));
+    assert!(reaches(&attached[0][0], "192.0.2.9") && reaches(&attached[1][0], "2001:db8::9"));
     // Somebody switches it off again.
     site.machine.sh("echo 0 > /proc/sys/net/ipv4/ip_forward");
     let done = site.converge(&want("four", V4[0].0, V4[0].1)).await.expect("made");

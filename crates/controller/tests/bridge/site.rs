@@ -107,7 +107,8 @@ impl Site {
 
 fn provider(machine: &Netns, nat: bool) -> Bridge {
     let namespace = Some(format!("/proc/{}/ns/net", machine.pid()).into());
-    Bridge::new(Options { namespace, nat })
+    let within = ["10.0.0.0/8", "fc00::/7"].map(|range| range.parse().expect("a range"));
+    Bridge::new(Options { namespace, nat, within: within.into() })
 }
 
 pub(crate) fn want(uid: &str, cidr: &str, gateway: &str) -> Want {
@@ -118,6 +119,10 @@ pub(crate) fn want(uid: &str, cidr: &str, gateway: &str) -> Want {
 
 pub(crate) fn absent(uid: &str) -> Want {
     Want { uid: uid.into(), name: format!("ns1/{uid}"), goal: Goal::Absent }
+}
+
+pub(crate) fn released(uid: &str) -> Want {
+    Want { goal: Goal::Released, ..absent(uid) }
 }
 
 /// Whether somebody answers; the first question may wait for a neighbour's address.

@@ -54,7 +54,10 @@ async fn a_network_with_a_subnet_is_made_changed_seen_and_deleted() {
     let stale = neutron.apply(&step).await;
     assert!(matches!(stale, Err(Trouble::Stale(_))), "{stale:?}");
 
-    let drop = Step::DeleteSubnet { network: id.clone(), id: subnet.clone() };
+    let delete = |revision| Step::DeleteSubnet { network: id.clone(), id: subnet.clone(), revision };
+    let stale = neutron.apply(&delete(known.revision)).await;
+    assert!(matches!(stale, Err(Trouble::Stale(_))), "what was changed since is not deleted: {stale:?}");
+    let drop = delete(changed.revision);
     for _ in 0..2 {
         assert_eq!(neutron.apply(&drop).await, Ok(Seen::SubnetGone(id.clone(), subnet.clone())));
     }
@@ -83,7 +86,7 @@ async fn what_is_in_use_stays() {
     let subnet = given_subnet(&neutron, &home, &id, spec("10.1.0.0/24")).await;
     server.api().occupy(&id).await;
     let steps = [
-        Step::DeleteSubnet { network: id.clone(), id: subnet },
+        Step::DeleteSubnet { network: id.clone(), id: subnet, revision: None },
         Step::DeleteNetwork { id: id.clone(), revision: None },
     ];
     for step in steps {

@@ -42,6 +42,13 @@ pub enum Goal {
     Absent,
     /// It should stay, and not be ours any more.
     Released,
+    /// It is in a cloud of another kind, where we cannot see it.
+    Elsewhere {
+        /// Which kind.
+        provider: String,
+        /// What it is called there.
+        id: String,
+    },
     /// It should stay as it is: what it should be cannot be told.
     Frozen,
 }
@@ -133,6 +140,8 @@ pub enum Step {
         network: String,
         /// Which.
         id: String,
+        /// As it was seen.
+        revision: Option<u64>,
     },
     /// Deletes a network with all that is ours in it.
     DeleteNetwork {
@@ -210,11 +219,28 @@ pub enum Stuck {
         want: Cidr,
     },
     /// The network to be adopted is not there.
-    #[error("network {0}, which causeway/adopt names, is not there or may not be seen")]
+    #[error("network {0}, which causeway/adopt names, is not there, or not one of this project's")]
     AdoptMissing(String),
     /// It is another's.
     #[error("network {0}, which causeway/adopt names, belongs to another Network of Causeway's")]
     AdoptTaken(String),
+    /// The network that the object had is there, and nothing on it says so any more.
+    #[error(
+        "network {0}, which it had, has lost all of Causeway's marks, and may be somebody else's by now. To go on with it \
+         annotate the Network with causeway/adopt={0}; to have another one made, declare the Network anew"
+    )]
+    Unmarked(String),
+    /// It is in another kind of cloud.
+    #[error(
+        "it has network {id} of provider {provider}, and this controller runs with another one: run it with --provider \
+         {provider}, or delete the Network there and declare it anew here"
+    )]
+    Elsewhere {
+        /// Which kind.
+        provider: String,
+        /// What it is called there.
+        id: String,
+    },
     /// Deleting the network would take another's subnet along.
     #[error(
         "subnet {subnet} in network {network} is somebody else's: delete it first, or annotate the Network with causeway/abandon=true"
@@ -234,6 +260,8 @@ impl Stuck {
             Self::Replacement { .. } => "ReplacementNotAllowed",
             Self::AdoptMissing(_) => "AdoptionTargetMissing",
             Self::AdoptTaken(_) => "AdoptionRefused",
+            Self::Unmarked(_) => "MarksLost",
+            Self::Elsewhere { .. } => "ProviderChanged",
             Self::ForeignSubnet { .. } => "ForeignSubnet",
         }
     }
@@ -244,7 +272,7 @@ pub fn plan(home: &Home, want: &Want, have: &[&Held], looked: bool) -> Todo {
     match &want.goal {
         Goal::Present { spec, may_replace, adopt, known } => {
             let Some(main) = choose(home, want, have, known.as_deref(), adopt.as_deref()) else {
-                return nothing_there(home, want, have, adopt.as_deref(), looked);
+                return nothing_there(home, want, have, known.as_deref(), adopt.as_deref(), looked);
             };
             let adopts = adopt.as_deref() == Some(main.id.as_str());
             let present = Present { home, want, main, adopts, looked };
@@ -258,14 +286,13 @@ pub fn plan(home: &Home, want: &Want, have: &[&Held], looked: bool) -> Todo {
             None if looked => Todo::Nothing,
             None => Todo::Look,
         },
+        Goal::Released if !looked => Todo::Look,
         Goal::Released => {
-            let release =
-                have.iter().filter(|held| is_its(home, want, held)).find_map(|held| release(home, held));
-            match release {
-                Some(step) => Todo::Step(step),
-                None if looked => Todo::Nothing,
-                None => Todo::Look,
-            }
+            let its = have.iter().filter(|held| is_its(home, want, held));
+            its.into_iter().find_map(|held| release(home, held)).map_or(Todo::Nothing, Todo::Step)
+        }
+        Goal::Elsewhere { provider, id } => {
+            Todo::Stuck(Stuck::Elsewhere { provider: provider.clone(), id: id.clone() })
         }
         Goal::Frozen => Todo::Nothing,
     }
@@ -301,12 +328,23 @@ fn choose<'a>(
     its.min_by_key(order).or_else(adopted)
 }
 
-fn nothing_there(home: &Home, want: &Want, have: &[&Held], adopt: Option<&str>, looked: bool) -> Todo {
-    match adopt {
+fn nothing_there(
+    home: &Home,
+    want: &Want,
+    have: &[&Held],
+    known: Option<&str>,
+    adopt: Option<&str>,
+    looked: bool,
+) -> Todo {
+    let there = |id: &str| have.iter().find(|held| held.id == id);
+    let unmarked = known.and_then(there).filter(|held| !mark::is_taken(&held.tags));
+    match (adopt, unmarked) {
         _ if !looked => Todo::Look,
-        Some(id) if have.iter().any(|held| held.id == id) => Todo::Stuck(Stuck::AdoptTaken(id.to_owned())),
-        Some(id) => Todo::Stuck(Stuck::AdoptMissing(id.to_owned())),
-        None => Todo::Step(Step::CreateNetwork {
+        (Some(id), _) if there(id).is_some() => Todo::Stuck(Stuck::AdoptTaken(id.to_owned())),
+        (Some(id), _) => Todo::Stuck(Stuck::AdoptMissing(id.to_owned())),
+        // What is attached to it would stay behind.
+        (None, Some(held)) => Todo::Stuck(Stuck::Unmarked(held.id.clone())),
+        (None, None) => Todo::Step(Step::CreateNetwork {
             uid: want.uid.clone(),
             name: want.name.clone(),
             description: home.description(),
@@ -324,20 +362,27 @@ struct Present<'a> {
 }
 
 impl Present<'_> {
-    fn tags(&self, have: &BTreeSet<String>) -> Option<BTreeSet<String>> {
+    /// The step that gives something our tags beside those that others put there. A cloud takes tags as a whole, so those
+    /// of others are not taken from an old list.
+    fn tag(&self, have: &BTreeSet<String>, step: impl FnOnce(BTreeSet<String>) -> Step) -> Option<Todo> {
         let tags = self.home.tags(&self.want.uid);
-        (!tags.is_subset(have)).then(|| {
-            // Whatever of ours says otherwise is wrong.
-            let others = have.iter().filter(|tag| !mark::is_ours(tag)).cloned();
-            tags.into_iter().chain(others).collect()
-        })
+        if tags.is_subset(have) {
+            return None;
+        }
+        if !self.looked && !have.is_empty() {
+            return Some(Todo::Look);
+        }
+        // Whatever of ours says otherwise is wrong.
+        let others = have.iter().filter(|tag| !mark::is_ours(tag)).cloned();
+        Some(Todo::Step(step(tags.into_iter().chain(others).collect())))
     }
 
     /// First the marks: what is not ours is not changed.
     fn network(&self) -> Option<Todo> {
         let id = self.main.id.clone();
-        if let Some(tags) = self.tags(&self.main.tags) {
-            return Some(Todo::Step(Step::TagNetwork { id, tags }));
+        let tag = |tags| Step::TagNetwork { id: id.clone(), tags };
+        if let Some(todo) = self.tag(&self.main.tags, tag) {
+            return Some(todo);
         }
         let is_named = self.main.name.as_ref().is_none_or(|name| *name == self.want.name);
         if !is_named {
@@ -358,8 +403,9 @@ impl Present<'_> {
         };
         let mut ours = self.main.subnets.iter().filter(|(_, subnet)| is_ours(subnet));
         let stale = ours.clone().find(|(_, subnet)| subnet.cidr != spec.cidr);
-        let drop = |(id, _): (&String, &HeldSubnet)| {
-            Todo::Step(Step::DeleteSubnet { network: network(), id: id.clone() })
+        let drop = |(id, subnet): (&String, &HeldSubnet)| {
+            let revision = subnet.revision;
+            Todo::Step(Step::DeleteSubnet { network: network(), id: id.clone(), revision })
         };
         let Some((id, subnet)) = ours.find(|(_, subnet)| subnet.cidr == spec.cidr) else {
             return Some(match stale {
@@ -375,8 +421,9 @@ impl Present<'_> {
                 }
             });
         };
-        if let Some(tags) = self.tags(&subnet.tags) {
-            return Some(Todo::Step(Step::TagSubnet { network: network(), id: id.clone(), tags }));
+        let tag = |tags| Step::TagSubnet { network: network(), id: id.clone(), tags };
+        if let Some(todo) = self.tag(&subnet.tags, tag) {
+            return Some(todo);
         }
         let change = self.change(subnet, spec);
         if change != SubnetChange::default() {

@@ -6,7 +6,7 @@ use super::cloud::{Cloud, Clue, Held, Seen};
 use super::mark::{Home, Owner};
 use super::object::Network;
 use super::overlap::Ranges;
-use super::plan::{self, Goal, Stuck, Todo, Want};
+use super::plan::{self, Goal, Step, Stuck, Todo, Want};
 use super::status;
 use super::trouble::{Next, Trouble};
 use crate::names::ObjectKey;
@@ -75,6 +75,8 @@ pub enum InTheWay {
 /// All that is known to the room.
 #[derive(Debug, Default)]
 pub struct State {
+    /// The kind of cloud that networks are made in.
+    provider: &'static str,
     home: Option<Home>,
     networks: BTreeMap<ObjectKey, Network>,
     /// Whether all objects were ever listed: of a kind that is not served nothing is known, which is not that there are none.
@@ -83,6 +85,8 @@ pub struct State {
     ranges: Ranges,
     /// Nothing until it was listed.
     cloud: Option<Cloud>,
+    /// How often it was listed.
+    lists: u64,
     /// Networks of the cloud by the uid of their object.
     owned: BTreeMap<String, BTreeSet<String>>,
     /// Those with their first mark only, by their name.
@@ -143,7 +147,8 @@ impl room::State for State {
                     (std::mem::take(&mut self.networks), std::mem::take(&mut self.by_uid));
                 let (ranges, reached) = (std::mem::take(&mut self.ranges), std::mem::take(&mut self.reached));
                 let is_listed = self.is_listed;
-                *self = Self { home, networks, is_listed, by_uid, ranges, reached, ..Self::default() };
+                *self =
+                    Self { home, networks, is_listed, by_uid, ranges, reached, ..Self::new(self.provider) };
                 BTreeSet::new()
             }
         }
@@ -157,6 +162,16 @@ impl room::State for State {
 }
 
 impl State {
+    /// Without knowledge; networks are made in this kind of cloud.
+    pub fn new(provider: &'static str) -> Self {
+        Self { provider, ..Self::default() }
+    }
+
+    /// The kind of cloud that networks are made in.
+    pub fn provider(&self) -> &'static str {
+        self.provider
+    }
+
     /// The cluster, once it is known.
     pub fn home(&self) -> Option<&Home> {
         self.home.as_ref()
@@ -180,6 +195,11 @@ impl State {
     /// What a list that begins now is newer than.
     pub fn revision(&self) -> u64 {
         self.cloud.as_ref().map_or(0, Cloud::revision)
+    }
+
+    /// What a look for one object is good for: until the next list of everything, which may know less of it.
+    pub fn lists(&self) -> u64 {
+        self.lists
     }
 
     /// How many networks of the cloud have lost their object.
@@ -233,6 +253,9 @@ impl State {
         let goal = match &network.spec {
             // First the finalizer: else nobody would know what to clean.
             _ if !network.is_held() => Goal::Frozen,
+            _ if let Some((provider, id)) = self.elsewhere(network) => {
+                Goal::Elsewhere { provider: provider.to_owned(), id: id.to_owned() }
+            }
             _ if network.deleting && network.abandon => Goal::Released,
             _ if network.deleting => Goal::Absent,
             Ok(_) if self.overlapped(network).is_some() => Goal::Frozen,
@@ -247,24 +270,40 @@ impl State {
         Want { uid: network.uid.clone(), name: network.key.to_string(), goal }
     }
 
+    /// The kind of cloud that an object says it is in, and what it is called there, where that is not ours.
+    fn elsewhere<'a>(&self, network: &'a Network) -> Option<(&'a str, &'a str)> {
+        let provider = network.status.provider.as_deref().filter(|provider| *provider != self.provider)?;
+        Some((provider, network.status.network_id.as_deref()?))
+    }
+
     /// All in the cloud that is or may be an object's.
     pub fn have(&self, network: &Network) -> Vec<&Held> {
         let Some(cloud) = &self.cloud else { return Vec::new() };
         let owned = self.owned.get(&network.uid).into_iter().flatten();
         let unfinished = self.unfinished.get(&network.key.to_string()).into_iter().flatten();
-        let ids: BTreeSet<&String> = owned.chain(unfinished).chain(&network.adopt).collect();
+        let said = network.adopt.iter().chain(&network.status.network_id);
+        let ids: BTreeSet<&String> = owned.chain(unfinished).chain(said).collect();
         ids.into_iter().filter_map(|id| cloud.get(id)).collect()
     }
 
-    /// What comes next for an object; nothing is known before the cloud was listed. Where it is not known what became of the
-    /// last step, that is seen first.
-    pub fn todo(&self, network: &Network, looked: bool) -> Option<Todo> {
+    /// What comes next for an object, which was looked for after so many [lists](Self::lists), or not yet; nothing is known
+    /// before the cloud was listed. Where it is not known what became of the last step, that is seen first.
+    pub fn todo(&self, network: &Network, looked: Option<u64>) -> Option<Todo> {
         let home = self.home.as_ref().filter(|_| self.cloud.is_some())?;
+        let looked = looked == Some(self.lists);
         let is_unsure = !looked && self.report(network).is_some_and(Report::is_unsure);
         Some(match plan::plan(home, &self.want(network), &self.have(network), looked) {
             Todo::Step(_) if is_unsure => Todo::Look,
             todo => todo,
         })
+    }
+
+    /// Whether the cloud holds nothing of an object, and does not let us make it.
+    pub fn is_gone(&self, network: &Network) -> bool {
+        let trouble = self.report(network).and_then(|report| report.trouble.as_ref());
+        let is_answer = matches!(trouble, Some(InTheWay::Trouble(trouble)) if trouble.next() == Next::Seldom);
+        let todo = || self.todo(network, Some(self.lists));
+        is_answer && matches!(todo(), Some(Todo::Step(Step::CreateNetwork { .. })))
     }
 
     /// What comes next for a network of the cloud whose object is gone.
@@ -363,6 +402,7 @@ impl State {
         let is_first = self.cloud.is_none();
         // It is over, whatever it was, and must not be told of whatever happens next.
         self.reports.retain(|_, report| !matches!(report.trouble, Some(InTheWay::Outage(_))));
+        self.lists += 1;
         let changed = self.cloud.get_or_insert_default().list(since, held);
         self.index_all();
         let now = changed.keys().filter_map(|id| self.cloud.as_ref()?.get(id));
@@ -370,7 +410,7 @@ impl State {
         let mut touched: BTreeSet<Scope> = news.map(Scope::Status).collect();
         for network in self.networks.values() {
             let changed = touched.contains(&Scope::Status(network.key.clone()));
-            let is_at_rest = self.todo(network, false) == Some(Todo::Nothing);
+            let is_at_rest = self.todo(network, None) == Some(Todo::Nothing);
             // What somebody has to do something about is tried again now and then, not at each look.
             let waits = !changed && self.report(network).is_some_and(Report::waits);
             if !is_at_rest && !waits {

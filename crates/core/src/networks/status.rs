@@ -57,13 +57,13 @@ enum Verdict<'a> {
 }
 
 /// Compiles the scope of a network's status.
-pub fn network(state: &State, key: &ObjectKey, provider: &str) -> Option<Task> {
+pub fn network(state: &State, key: &ObjectKey) -> Option<Task> {
     let network = state.network(key)?;
     let finalizer = finalizer(state, network);
     let status = match (finalizer, network.deleting) {
         (Finalizer::Remove | Finalizer::Add, _) => None,
         (Finalizer::Leave, true) => blocked(state, network),
-        (Finalizer::Leave, false) => alive(state, network, provider),
+        (Finalizer::Leave, false) => alive(state, network),
     };
     Some(Task { finalizer, status })
 }
@@ -92,7 +92,10 @@ fn blocked(state: &State, network: &Network) -> Option<NetworkStatus> {
         Some(InTheWay::Stuck(stuck)) => (stuck.reason(), stuck.to_string()),
         None => return None,
     };
-    let way_out = if network.abandon {
+    let is_unseen = matches!(&state.report(network)?.trouble, Some(InTheWay::Stuck(Stuck::Elsewhere { .. })));
+    let way_out = if is_unseen {
+        format!("to leave it there and let the object go, take the finalizer {FINALIZER} off")
+    } else if network.abandon {
         format!(
             "it is to be left there, and cannot be marked so; to let the object go anyway, take the finalizer {FINALIZER} off"
         )
@@ -125,7 +128,7 @@ fn verdict<'a>(state: &'a State, network: &'a Network) -> Verdict<'a> {
         return Verdict::Overlap(older);
     }
     let report = state.report(network).and_then(|report| report.trouble.as_ref());
-    let Some(todo) = state.todo(network, false) else {
+    let Some(todo) = state.todo(network, None) else {
         return match (state.blind(), report) {
             (Some(trouble), _) => Verdict::Unseen(trouble),
             // What was as declared is taken to be so for a while.
@@ -164,7 +167,7 @@ fn synced<'a>(
 }
 
 /// The status of a network that should be there.
-fn alive(state: &State, network: &Network, provider: &str) -> Option<NetworkStatus> {
+fn alive(state: &State, network: &Network) -> Option<NetworkStatus> {
     let mut status = observed(network);
     status.conditions.remove(CLEANUP_BLOCKED);
     let mut say = |ready: Truth, progressing: bool, reason: &str, message: String| {
@@ -197,13 +200,18 @@ fn alive(state: &State, network: &Network, provider: &str) -> Option<NetworkStat
         Verdict::Failed(trouble) => {
             let retries = !matches!(trouble, Trouble::Forbidden(_) | Trouble::Refused(_));
             say(Truth::False, retries, trouble.reason(), trouble.to_string());
+            if state.is_gone(network) {
+                let NetworkStatus { synced, observed_generation, conditions, .. } = status;
+                status =
+                    NetworkStatus { synced, observed_generation, conditions, ..NetworkStatus::default() };
+            }
         }
         Verdict::Stuck(stuck) => say(Truth::False, false, stuck.reason(), stuck.to_string()),
         Verdict::Next(step) => say(Truth::False, true, "Syncing", format!("next: {step}")),
         Verdict::Synced(held, id, subnet) => {
             let message = format!("network {} with subnet {id} is as declared", held.id);
             say(Truth::True, false, "Synced", message);
-            status.provider = Some(provider.to_owned());
+            status.provider = Some(state.provider().to_owned());
             status.network_id = Some(held.id.clone());
             status.subnet_id = Some(id.to_owned());
             status.cidr = Some(subnet.cidr.to_string());

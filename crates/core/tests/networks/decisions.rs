@@ -3,7 +3,7 @@
 use causeway_core::Truth;
 use causeway_core::networks::mark::Owner;
 use causeway_core::networks::state::{InTheWay, Report};
-use causeway_core::networks::{Event, Home, NetworkSpec, Scope, State, Step, Trouble, status};
+use causeway_core::networks::{Event, Home, NetworkSpec, Scope, State, Step, Todo, Trouble, status};
 use causeway_core::room::State as _;
 
 use crate::sky::plain_subnet;
@@ -374,7 +374,7 @@ fn a_kind_that_is_not_served_is_no_reason_to_delete_its_networks() {
     let mut world = settled("blue");
     let before = world.sky.networks.clone();
     // Whoever starts while the definition is away hears of no object, and of no list either.
-    world.state = State::default();
+    world.state = State::new("memory");
     world.state.apply(Event::Home(home()));
     for _ in 0..3 {
         assert_eq!(world.look(), []);
@@ -462,4 +462,91 @@ fn an_orphan_that_the_api_server_knows_an_object_of_has_that_owner() {
     assert_eq!(world.state.owner_among(&id, &others), None, "of the same name it is another object");
     let itself = [object("uid-red", "red"), object("uid-blue", "blue")];
     assert_eq!(world.state.owner_among(&id, &itself), Some(&crate::world::key("blue")));
+}
+
+#[test]
+fn a_network_that_lost_all_its_marks_is_reported_and_no_second_one_is_made() {
+    let mut world = settled("blue");
+    let id = only(&world).id.clone();
+    let held = world.sky.networks.get_mut(&id).expect("it");
+    (held.tags, held.description) = Default::default();
+    for subnet in held.subnets.values_mut() {
+        (subnet.tags, subnet.description) = Default::default();
+    }
+    world.sky.changes.clear();
+    world.settle();
+    let (truth, reason, message) = world.ready("blue");
+    assert_eq!((truth, reason.as_str()), (Truth::False, "MarksLost"));
+    assert!(message.contains(&format!("causeway/adopt={id}")), "{message}");
+    assert_eq!((world.sky.changes.len(), only(&world).id.as_str()), (0, id.as_str()));
+    // As it says, so it goes on.
+    world.edit("blue", |it| it.adopt = Some(id.clone()));
+    world.settle();
+    assert_eq!((world.ready("blue").0, only(&world).id.as_str()), (Truth::True, id.as_str()));
+}
+
+#[test]
+fn another_provider_touches_nothing_and_lets_nothing_go() {
+    let mut world = settled("blue");
+    let before = world.sky.networks.clone();
+    world.provider = "other";
+    world.restart();
+    world.settle();
+    let (truth, reason, message) = world.ready("blue");
+    assert_eq!((truth, reason.as_str()), (Truth::False, "ProviderChanged"));
+    assert!(message.contains("run it with --provider memory"), "{message}");
+    for abandon in [false, true] {
+        world.edit("blue", |it| (it.deleting, it.abandon) = (true, abandon));
+        world.settle();
+        let status = &world.objects[&crate::world::key("blue")].status;
+        let blocked = status.conditions.get("CleanupBlocked").expect("a condition");
+        assert_eq!(blocked.reason, "ProviderChanged");
+        assert!(blocked.message.contains("take the finalizer"), "{}", blocked.message);
+    }
+    assert_eq!(world.sky.networks, before);
+}
+
+#[test]
+fn what_is_gone_and_cannot_be_made_again_is_not_named_any_more() {
+    let mut world = settled("blue");
+    world.sky.networks.clear();
+    world.sky.quota = Some(0);
+    world.settle();
+    assert_eq!(world.ready("blue").1, "QuotaExceeded");
+    let status = &world.objects[&crate::world::key("blue")].status;
+    assert_eq!(
+        (&status.network_id, &status.subnet_id, &status.cidr, &status.gateway),
+        (&None, &None, &None, &None)
+    );
+    world.sky.quota = None;
+    world.settle();
+    assert_eq!(world.ready("blue").0, Truth::True);
+}
+
+#[test]
+fn a_list_in_the_middle_of_an_adoption_has_it_looked_for_again() {
+    let mut world = World::new();
+    let id = world.sky.foreign("theirs", Some("10.1.0.0/24"));
+    let mut blue = network("blue", "10.1.0.0/24", None);
+    blue.adopt = Some(id.clone());
+    world.declare(blue);
+    world.write("blue");
+    world.look();
+    let blue = world.state.network(&crate::world::key("blue")).expect("it").clone();
+    let looked = world.find(&blue);
+    assert!(matches!(world.state.todo(&blue, Some(looked)), Some(Todo::Step(Step::TagNetwork { .. }))));
+    world.look();
+    assert_eq!(world.state.todo(&blue, Some(looked)), Some(Todo::Look), "lists know of marked networks only");
+}
+
+#[test]
+fn tags_that_others_put_since_the_last_list_survive_ours() {
+    let mut world = settled("blue");
+    let id = only(&world).id.clone();
+    world.sky.networks.get_mut(&id).expect("it").tags.remove(&home().home_tag());
+    world.look();
+    world.sky.networks.get_mut(&id).expect("it").tags.insert("theirs".into());
+    world.work("blue", Fate::Fine);
+    let tags = &only(&world).tags;
+    assert!(tags.contains("theirs") && tags.contains(&home().home_tag()), "{tags:?}");
 }

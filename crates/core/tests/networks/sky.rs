@@ -126,10 +126,11 @@ impl Sky {
                 subnet.description = change.description.clone().unwrap_or_else(|| subnet.description.clone());
                 Ok(Seen::Subnet(network.clone(), id.clone(), subnet.clone()))
             }
-            Step::DeleteSubnet { network, id } => {
+            Step::DeleteSubnet { network, id, revision } => {
                 if self.used.contains(network) {
                     return Err(Trouble::InUse("a port".into()));
                 }
+                self.subnet(network, id, *revision)?;
                 self.network(network, None)?.subnets.remove(id);
                 Ok(Seen::SubnetGone(network.clone(), id.clone()))
             }

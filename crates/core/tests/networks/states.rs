@@ -15,8 +15,8 @@ type Compiled = BTreeMap<ObjectKey, (Option<Task>, bool)>;
 /// What each object says, and whether something is to be done for it.
 fn compiled(state: &State) -> Compiled {
     let of = |network: &causeway_core::networks::Network| {
-        let is_due = state.todo(network, false).is_some_and(|todo| todo != Todo::Nothing);
-        (status::network(state, &network.key, "memory"), is_due)
+        let is_due = state.todo(network, None).is_some_and(|todo| todo != Todo::Nothing);
+        (status::network(state, &network.key), is_due)
     };
     state.networks().map(|network| (network.key.clone(), of(network))).collect()
 }

@@ -57,20 +57,21 @@ pub(crate) struct World {
     pub(crate) state: State,
     pub(crate) sky: Sky,
     pub(crate) objects: BTreeMap<ObjectKey, Network>,
+    pub(crate) provider: &'static str,
     version: u64,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        let mut world =
-            Self { state: State::default(), sky: Sky::default(), objects: BTreeMap::new(), version: 1 };
+        let (state, sky, objects) = (State::default(), Sky::default(), BTreeMap::new());
+        let mut world = Self { state, sky, objects, provider: "memory", version: 1 };
         world.restart();
         world
     }
 
     /// Whoever starts knows the cluster and its objects; the cloud it has to look at.
     pub(crate) fn restart(&mut self) {
-        self.state = State::default();
+        self.state = State::new(self.provider);
         self.state.apply(Event::Home(home()));
         self.state.apply(Event::Networks(Change::Reset(self.objects.clone())));
     }
@@ -110,7 +111,7 @@ impl World {
 
     /// What a worker does for an object.
     pub(crate) fn work(&mut self, name: &str, fate: Fate) {
-        let (key, mut looked, mut changes, mut stale) = (key(name), false, 0, 0);
+        let (key, mut looked, mut changes, mut stale) = (key(name), None, 0, 0);
         for _ in 0..16 {
             let Some(network) = self.state.network(&key).cloned() else { return };
             let Some(todo) = self.state.todo(&network, looked) else { return };
@@ -119,12 +120,12 @@ impl World {
                     match self.state.want(&network).goal {
                         Goal::Absent | Goal::Released => drop(self.state.apply(Event::LetGo(network.uid))),
                         Goal::Present { .. } => self.report(&network, None),
-                        Goal::Frozen => {}
+                        Goal::Frozen | Goal::Elsewhere { .. } => {}
                     }
                     return;
                 }
                 Todo::Stuck(stuck) => return self.report(&network, Some(InTheWay::Stuck(stuck))),
-                Todo::Look => looked = self.find(&network),
+                Todo::Look => looked = Some(self.find(&network)),
                 Todo::Step(step) => {
                     if fate == Fate::CrashBefore(changes) {
                         return self.restart();
@@ -141,7 +142,7 @@ impl World {
                         Ok(seen) => drop(self.state.apply(Event::Seen(seen))),
                         Err(trouble) if trouble.next() == Next::Look && stale == 0 => {
                             stale += 1;
-                            looked = self.find(&network);
+                            looked = Some(self.find(&network));
                         }
                         Err(trouble) => return self.report(&network, Some(InTheWay::Trouble(trouble))),
                     }
@@ -151,10 +152,10 @@ impl World {
         panic!("{name} never comes to rest: {:?}", self.sky.changes);
     }
 
-    fn find(&mut self, network: &Network) -> bool {
+    pub(crate) fn find(&mut self, network: &Network) -> u64 {
         let found = self.sky.look(&home(), &Look::One(self.state.clue(network)));
         self.state.apply(Event::Found(network.key.clone(), found));
-        true
+        self.state.lists()
     }
 
     fn report(&mut self, network: &Network, trouble: Option<InTheWay>) {
@@ -165,7 +166,7 @@ impl World {
 
     /// Writes what an object says, and its finalizer.
     pub(crate) fn write(&mut self, name: &str) {
-        let Some(task) = status::network(&self.state, &key(name), "memory") else { return };
+        let Some(task) = status::network(&self.state, &key(name)) else { return };
         let mut network = self.objects[&key(name)].clone();
         match task.finalizer {
             Finalizer::Add => network.finalizers.push(FINALIZER.into()),

@@ -105,6 +105,11 @@ impl Kernel {
         observe::name_of(&mut self.0, index)
     }
 
+    /// Where packets for a range, or for a part of it, go by now, if not to this link and not where all others go.
+    pub fn route_elsewhere(&mut self, range: Cidr, but: u32) -> io::Result<Option<Cidr>> {
+        observe::route_elsewhere(&mut self.0, range, but)
+    }
+
     /// The names of links that are attached to a bridge.
     pub fn ports(&mut self, index: u32) -> io::Result<Vec<String>> {
         observe::ports(&mut self.0, index)

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 
+use causeway_core::{Cidr, Family};
 use ipnet::IpNet;
+use netlink_packet_route::AddressFamily;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
 use netlink_packet_route::link::{
     BridgeStpState, InfoBridge, InfoData, InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
+
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage};
 
 use super::mark::{Group, tags};
 use super::{Bridge, Links};
@@ -78,6 +82,38 @@ pub(super) fn ports(kernel: &mut Netlink, index: u32) -> io::Result<Vec<String>>
         }
     })?;
     Ok(ports)
+}
+
+/// Where packets for a range, or for a part of it, go by now, if not to this link: the first route of the main table but the
+/// default one.
+pub(super) fn route_elsewhere(kernel: &mut Netlink, range: Cidr, but: u32) -> io::Result<Option<Cidr>> {
+    let mut message = RouteMessage::default();
+    message.header.address_family = match range.family() {
+        Family::V4 => AddressFamily::Inet,
+        Family::V6 => AddressFamily::Inet6,
+    };
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.attributes.push(RouteAttribute::Table(RouteHeader::RT_TABLE_MAIN.into()));
+    let mut found = None;
+    kernel.dump(RouteNetlinkMessage::GetRoute(message), |message| {
+        if let RouteNetlinkMessage::NewRoute(route) = message
+            && let Some(to) = destination(&route).filter(|to| to.prefix() > 0 && to.overlaps(range))
+            && !route.attributes.contains(&RouteAttribute::Oif(but))
+        {
+            found.get_or_insert(to);
+        }
+    })?;
+    Ok(found)
+}
+
+fn destination(route: &RouteMessage) -> Option<Cidr> {
+    let address = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(RouteAddress::Inet(address)) => Some(IpAddr::from(*address)),
+        RouteAttribute::Destination(RouteAddress::Inet6(address)) => Some(IpAddr::from(*address)),
+        _ => None,
+    })?;
+    let net = IpNet::new(address, route.header.destination_prefix_length).ok()?;
+    Some(Cidr::containing(net))
 }
 
 fn name(link: &LinkMessage) -> Option<String> {

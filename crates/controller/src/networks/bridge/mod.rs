@@ -24,6 +24,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use causeway_core::Cidr;
 use causeway_core::networks::{Held, Home, Look, Seen, Step, Trouble};
 use causeway_datapath::networks::{Kernel, namespace};
 use tokio::sync::Mutex;
@@ -38,6 +39,8 @@ pub struct Options {
     pub namespace: Option<PathBuf>,
     /// Whether hosts reach what is outside, under this machine's address. It forwards packets then.
     pub nat: bool,
+    /// The ranges that networks may lie in: whoever declares one takes its addresses from everybody on this machine.
+    pub within: Vec<Cidr>,
 }
 
 /// Networks as bridges.
@@ -68,7 +71,7 @@ impl Bridge {
             let work = || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 let (runtime, kernel) = (runtime.map_err(unknown)?, Kernel::open().map_err(unknown)?);
-                runtime.block_on(work(&mut Site { kernel, nat: options.nat }))
+                runtime.block_on(work(&mut Site { kernel, nat: options.nat, within: options.within.clone() }))
             };
             let entered = namespace::inside(namespace.as_deref(), work);
             entered.unwrap_or_else(|error| Err(not_entered(&options, &error)))

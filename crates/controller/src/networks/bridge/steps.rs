@@ -23,6 +23,7 @@ const FEW: usize = 5;
 pub(super) struct Site {
     pub(super) kernel: Kernel,
     pub(super) nat: bool,
+    pub(super) within: Vec<Cidr>,
 }
 
 impl Site {
@@ -46,7 +47,7 @@ impl Site {
                 Ok(Seen::SubnetTags(network.clone(), id.clone(), tags.clone()))
             }
             Step::ChangeSubnet { network, id, change, .. } => self.change_subnet(network, id, change).await,
-            Step::DeleteSubnet { network, id } => self.delete_subnet(network, id).await,
+            Step::DeleteSubnet { network, id, .. } => self.delete_subnet(network, id).await,
             Step::DeleteNetwork { id, .. } => self.delete(id).await,
         }
     }
@@ -128,12 +129,28 @@ impl Site {
     }
 
     async fn create_subnet(&mut self, id: &str, spec: NetworkSpec) -> Result<Seen, Trouble> {
+        if !self.within.iter().any(|within| within.covers(spec.cidr)) {
+            let within: Vec<String> = self.within.iter().map(Cidr::to_string).collect();
+            return Err(Trouble::Refused(format!(
+                "range {} is not one that networks of this machine may have: {}; --bridge-within says which",
+                spec.cidr,
+                within.join(", ")
+            )));
+        }
         let links = self.links()?;
         let bridge = self.ours(id)?;
         if let Some((link, range)) = links.overlap(spec.cidr, bridge.index) {
             let link = self.kernel.name_of(link).ok().flatten().unwrap_or_else(|| link.to_string());
             return Err(Trouble::Refused(format!(
                 "range {} shares addresses with {range} on link {link}, and a machine has one way to each address",
+                spec.cidr
+            )));
+        }
+        let route =
+            self.kernel.route_elsewhere(spec.cidr, bridge.index).map_err(|error| trouble(id, &error))?;
+        if let Some(route) = route {
+            return Err(Trouble::Refused(format!(
+                "range {} shares addresses with {route}, which this machine has a route to",
                 spec.cidr
             )));
         }

@@ -13,7 +13,7 @@ use super::wire::{NETWORK, Row, SUBNET};
 /// How much is asked for at once. A server may have a limit of its own, which is less.
 const PAGE: usize = 500;
 /// More pages than any project has; a server that never ends is broken.
-const MOST_PAGES: usize = 10_000;
+const MOST_PAGES: usize = 1_000;
 /// How often a list is begun anew because the last thing of a page was deleted meanwhile.
 const BEGINNINGS: usize = 3;
 /// How many ids are in one request: as an address may have some 8,000 characters, and an id takes 40.
@@ -117,9 +117,15 @@ impl Neutron {
             let last = page.last().map(|row| row.id().to_owned());
             let known = rows.len();
             rows.extend(page.into_iter().map(|row| (row.id().to_owned(), row)));
-            // A server that does not know of pages answers everything, again and again.
-            if !has_next(&answer, list.what) || rows.len() == known {
+            if !has_next(&answer, list.what) {
                 return Ok(Some(rows));
+            }
+            // Not the whole list, then: what it lacks would be taken for gone.
+            if rows.len() == known {
+                return Err(Trouble::unreachable(format!(
+                    "a page of the list of {}s brings nothing new",
+                    list.what
+                )));
             }
             marker = last;
         }

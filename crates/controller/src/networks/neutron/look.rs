@@ -59,9 +59,8 @@ impl Neutron {
         let ids: BTreeSet<String> = clue.ids.iter().filter(|id| is_id(id)).cloned().collect();
         let by_tags = List::networks().with("tags", &*tag).of(project);
         let by_mark = List::networks().with("description", &*mark).with("name", &*clue.name).of(project);
-        // Whoever names an id means it: a network may be adopted that another project shares with ours.
-        let (mut networks, marked, named) =
-            try_join!(self.list(by_tags), self.list(by_mark), self.list_each(List::networks(), "id", &ids),)?;
+        let by_id = self.list_each(List::networks().of(project), "id", &ids);
+        let (mut networks, marked, named) = try_join!(self.list(by_tags), self.list(by_mark), by_id)?;
         networks.extend(marked);
         networks.extend(named);
         let may_be_its = |row: &Row| -> Result<bool, Trouble> {
@@ -69,7 +68,7 @@ impl Neutron {
             // Somebody may have copied the tag of an object to what is another cluster's.
             let is_tagged = home.owner(&has, says) == Owner::Object(&clue.uid);
             let is_marked = row.text("description") == Some(&*mark) && row.text("name") == Some(&*clue.name);
-            Ok(ids.contains(row.id()) || ((is_tagged || is_marked) && is_of(row, project)))
+            Ok((ids.contains(row.id()) || is_tagged || is_marked) && is_of(row, project))
         };
         let networks = kept(networks, may_be_its)?;
         let found = networks.keys().cloned().collect();

@@ -51,8 +51,8 @@ impl Neutron {
                 let row = Row::only("subnet", self.write(Method::PUT, &subnet(id), *revision, body).await?)?;
                 Ok(Seen::Subnet(network.clone(), id.clone(), row.subnet()?))
             }
-            Step::DeleteSubnet { network, id } => {
-                self.delete(subnet(id), None).await?;
+            Step::DeleteSubnet { network, id, revision } => {
+                self.delete(subnet(id), *revision).await?;
                 Ok(Seen::SubnetGone(network.clone(), id.clone()))
             }
             Step::DeleteNetwork { id, revision } => {

@@ -9,17 +9,39 @@ use causeway_core::{Cidr, Family};
 use super::{TABLE, Table};
 use crate::networks::{Bridge, Links};
 
-/// Another's hosts, and another's gateway, which is an address of this very machine. Bridged packets also come by where
-/// `br_netfilter` is loaded, from a bridge to itself.
+/// Who sends under an address that is not on his network would have the answer sent to somebody else; one who has none yet
+/// sends under none. Then another's hosts, and another's gateway, which is an address of this very machine. Bridged packets
+/// also come by where `br_netfilter` is loaded, from a bridge to itself.
 const APART: &str = "\
-chain forward {
-type filter hook forward priority 0; policy accept;
-iifname @bridges oifname @bridges iifname . oifname != @pairs drop comment \"one network's hosts do not reach another's\"
+chain prerouting {
+type filter hook prerouting priority -300; policy accept;
+iifname @bridges ip saddr != 0.0.0.0 fib saddr . iif oif missing drop comment \"nobody sends under another's address\"
+iifname @bridges ip6 saddr != :: fib saddr . iif oif missing drop comment \"nobody sends under another's address\"
 }
 chain input {
 type filter hook input priority 0; policy accept;
-iifname @bridges ip daddr @gateways4 iifname . ip daddr != @own4 drop comment \"nor its gateway\"
-iifname @bridges ip6 daddr @gateways6 iifname . ip6 daddr != @own6 drop comment \"nor its gateway\"
+iifname != \"lo\" ip daddr @gateways4 iifname . ip daddr != @own4 drop comment \"a gateway is its network's\"
+iifname != \"lo\" ip6 daddr @gateways6 iifname . ip6 daddr != @own6 drop comment \"a gateway is its network's\"
+}
+";
+
+/// Without translation nothing goes from a network to anywhere else, nor the other way round.
+const CLOSED: &str = "\
+chain forward {
+type filter hook forward priority 0; policy accept;
+iifname @bridges iifname . oifname != @pairs drop comment \"a network's hosts reach their own network\"
+oifname @bridges iifname . oifname != @pairs drop comment \"and nobody else reaches them\"
+}
+";
+
+/// With it hosts begin conversations with what is outside, and nobody outside begins one with them.
+const OPEN: &str = "\
+chain forward {
+type filter hook forward priority 0; policy accept;
+iifname @bridges oifname @bridges iifname . oifname != @pairs drop comment \"one network's hosts do not reach another's\"
+iifname @bridges iifname != @open iifname . oifname != @pairs drop comment \"a network's hosts reach their own network\"
+oifname @bridges oifname != @open iifname . oifname != @pairs drop comment \"and nobody else reaches them\"
+oifname @open iifname . oifname != @pairs ct state invalid,new,untracked drop comment \"unless they began\"
 }
 ";
 
@@ -60,11 +82,12 @@ pub(super) fn render(links: &Links) -> String {
             text += &set(&format!("nat{digit}"), &format!("type {kind}\nflags interval"), ranges);
         }
     }
-    text += APART;
-    if !nat.is_empty() {
-        text += NAT;
+    if nat.is_empty() {
+        return text + APART + CLOSED + "}\n";
     }
-    text + "}\n"
+    let open = ours.iter().filter(|(_, bridge)| bridge.group.has_nat());
+    text += &set("open", "type ifname", open.map(|(name, _)| quoted(name)));
+    text + APART + OPEN + NAT + "}\n"
 }
 
 /// Those that lie in no other: a set cannot have one range twice.
