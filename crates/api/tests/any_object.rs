@@ -2,9 +2,10 @@
 
 use causeway_api::leases::{self, NodeObject};
 use causeway_api::vpc::foreign::kube_ovn;
+use causeway_api::vpc::foreign::kubernetes::Pod;
 use causeway_api::vpc::{GatewayExIp, VpcNatTunnel, parse};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::collection::btree_map;
 use proptest::prelude::*;
 use proptest::sample::select;

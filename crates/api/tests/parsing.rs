@@ -1,13 +1,14 @@
 //! Objects as people and other operators write them become the values that decisions rest on.
 
 use causeway_api::condition;
+use causeway_api::vpc::foreign::kubernetes::{Pod, StatefulSet};
 use causeway_api::vpc::foreign::submariner::ServiceDiscoverySpec;
 use causeway_api::vpc::{GatewayExIp, VpcNatTunnel, VpcNatTunnelStatus, parse};
 use causeway_core::vpc::TunnelKind;
 use causeway_core::vpc::nodes::NodeReport;
 use causeway_core::vpc::objects::Ends;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -251,9 +252,12 @@ fn a_gateway_is_known_by_its_annotation_or_by_the_prefix_that_kube_ovn_is_config
     assert_eq!(parse::gateway_prefix(&config(json!({ "natGwNamePrefix": "" }))), "vpc-nat-gw");
     assert_eq!(parse::gateway_prefix(&config(json!({ "image": "x" }))), "vpc-nat-gw");
     let workload = |name: &str, annotations: Value| {
-        let meta = object(json!({ "name": name }));
-        let template = object(json!({ "annotations": annotations }));
-        parse::workload(&meta, Some(&template), Some(1), "edge").map(|workload| workload.gateway.to_string())
+        let set: StatefulSet = object(json!({
+            "metadata": { "name": name }, "spec": { "template": { "metadata": { "annotations": annotations } } },
+            "status": { "availableReplicas": 1 },
+        }));
+        let workload = parse::workload(&set.metadata, &set.spec, &set.status, "edge");
+        workload.map(|workload| workload.gateway.to_string())
     };
     assert_eq!(workload("edge-gw1", json!({})).as_deref(), Some("gw1"));
     assert_eq!(workload("edgegw1", json!({})), None);

@@ -11,14 +11,15 @@ mod round;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_core::room::Change;
 use kube::api::WatchParams;
-use kube::{Api, Resource};
+use kube::{Api, Client, Resource};
+use prost::DecodeError;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
@@ -68,12 +69,20 @@ impl<K, V> Seen<K, V> {
 }
 
 /// Which objects to follow.
-pub struct Watch<K: Resource> {
-    kind: K::DynamicType,
-    api: Api<Found<K>>,
+pub struct Watch<K> {
+    target: Target,
+    compact: Option<Decode<K>>,
+}
+
+/// The same, whatever their kind is.
+struct Target {
+    client: Client,
+    /// Where they are.
+    path: String,
+    kind: String,
+    api_version: String,
     params: WatchParams,
     page: u32,
-    compact: Option<Decode<K>>,
     spread: Spread,
     resync: Option<Duration>,
     anew: Option<Arc<Notify>>,
@@ -98,28 +107,38 @@ impl<K: Resource<DynamicType = ()>> Watch<K> {
 impl<K: Resource> Watch<K> {
     /// All that an API of a kind gives, where the type is that of many kinds.
     pub fn of(kind: K::DynamicType, api: Api<Found<K>>) -> Self {
-        let (params, spread) = (WatchParams::default(), Spread::default());
-        Self { kind, api, params, page: PAGE, compact: None, spread, resync: None, anew: None }
+        let target = Target {
+            path: api.resource_url().to_owned(),
+            kind: K::kind(&kind).into_owned(),
+            api_version: K::api_version(&kind).into_owned(),
+            client: api.into_client(),
+            params: WatchParams::default(),
+            page: PAGE,
+            spread: Spread::default(),
+            resync: None,
+            anew: None,
+        };
+        Self { target, compact: None }
     }
 
     /// Only those with a label.
     #[must_use]
     pub fn labels(mut self, selector: &str) -> Self {
-        self.params = self.params.labels(selector);
+        self.target.params = self.target.params.labels(selector);
         self
     }
 
     /// Only the one with this name.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
-        self.params = self.params.fields(&format!("metadata.name={name}"));
+        self.target.params = self.target.params.fields(&format!("metadata.name={name}"));
         self
     }
 
     /// Lists in pages of so many, where lists come in pages: those of a page are all held for a moment.
     #[must_use]
     pub fn pages_of(mut self, objects: u32) -> Self {
-        self.page = objects;
+        self.target.page = objects;
         self
     }
 
@@ -134,37 +153,37 @@ impl<K: Resource> Watch<K> {
     /// Comes at a moment of its own, so that many who start or return together do not arrive together.
     #[must_use]
     pub fn spread(mut self, spread: Spread) -> Self {
-        self.spread = spread;
+        self.target.spread = spread;
         self
     }
 
     /// Lists everything anew whenever it is asked to.
     #[must_use]
     pub fn anew(mut self, asked: Arc<Notify>) -> Self {
-        self.anew = Some(asked);
+        self.target.anew = Some(asked);
         self
     }
 
     /// Lists everything anew every so often.
     #[must_use]
     pub fn resync(mut self, every: Duration) -> Self {
-        self.resync = Some(every);
+        self.target.resync = Some(every);
         self
     }
 }
 
 /// What to make of an object.
-pub trait Convert<K> {
+pub trait Convert<K>: Send {
     /// What it is known by.
-    type Key: Ord;
+    type Key: Ord + Send;
     /// What is kept of it.
-    type Value;
+    type Value: Send;
 
     /// Its key, and its value unless it counts as absent.
     fn convert(&self, object: &Found<K>) -> (Self::Key, Option<Self::Value>);
 }
 
-impl<K, Key: Ord, V, F: Fn(&Found<K>) -> (Key, Option<V>)> Convert<K> for F {
+impl<K, Key: Ord + Send, V: Send, F: Fn(&Found<K>) -> (Key, Option<V>) + Send> Convert<K> for F {
     type Key = Key;
     type Value = V;
 
@@ -177,67 +196,176 @@ impl<K, Key: Ord, V, F: Fn(&Found<K>) -> (Key, Option<V>)> Convert<K> for F {
 #[derive(Debug)]
 pub struct Interruption(pub String);
 
-impl<K> Watch<K>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-{
+impl<K: DeserializeOwned + Resource> Watch<K> {
     /// Follows for ever. `tell` gets what is seen, or why nothing is seen at the moment.
     pub async fn follow<C: Convert<K>>(
         self,
-        mut pace: Pace,
+        pace: Pace,
         convert: C,
-        mut tell: impl FnMut(Result<Seen<C::Key, C::Value>, Interruption>),
+        tell: impl FnMut(Result<Seen<C::Key, C::Value>, Interruption>) + Send,
     ) -> Infallible {
-        let mut follower = Follower::new(self, convert);
-        let mut absence = Absence::default();
-        let Spread { first, later } = follower.watch.spread;
-        if !first.is_zero() {
-            sleep(first.mul_f64(pace.chance())).await;
+        let mut inbox = Typed { convert, tell, list: BTreeMap::new(), compact: self.compact };
+        follow(self.target, pace, &mut inbox).await
+    }
+}
+
+/// Where objects go. All that depends on their kind is behind this, so that what leads there, which is long, is the same code
+/// for every kind.
+trait Inbox: Send {
+    /// A list begins; one that was not complete is forgotten.
+    fn begin(&mut self);
+    /// An object of a list.
+    fn list(&mut self, object: &Value);
+    /// One that is gone before the list was complete.
+    fn unlist(&mut self, object: &Value);
+    /// The list is complete.
+    fn end(&mut self, version: String);
+    /// An object, added or changed.
+    fn put(&mut self, object: &Value, version: String);
+    /// One that is gone.
+    fn gone(&mut self, object: &Value, version: String);
+    /// Whether objects can be read from a compact list.
+    fn has_compact(&self) -> bool;
+    /// An object of a compact list.
+    fn list_compact(&mut self, object: &[u8]) -> Result<(), DecodeError>;
+    /// The kind cannot be seen.
+    fn absent(&mut self, verdict: Verdict);
+    /// Nothing is seen at the moment.
+    fn interrupted(&mut self, why: String);
+}
+
+struct Typed<K, C: Convert<K>, T> {
+    convert: C,
+    tell: T,
+    /// A list that is not complete.
+    list: BTreeMap<C::Key, C::Value>,
+    compact: Option<Decode<K>>,
+}
+
+impl<K, C, T> Typed<K, C, T>
+where
+    K: DeserializeOwned + Resource,
+    C: Convert<K>,
+{
+    fn add(&mut self, object: &Found<K>) {
+        if let (key, Some(value)) = self.convert.convert(object) {
+            self.list.insert(key, value);
         }
-        // The last thing that was reported, until all is well again.
-        let mut reported = None;
-        loop {
-            let opened = Instant::now();
-            let seen_before = follower.listed;
-            let end = follower.round(&mut |seen| tell(Ok(seen)), &mut pace).await;
-            // A list that takes long and fails is as good a reason for a pause as one that fails at once.
-            if follower.listed != seen_before || follower.watches && opened.elapsed() > Pace::MAX {
-                pace.reset();
-                absence = Absence::default();
-                reported = None;
-            }
-            let (verdict, why) = match end {
-                Ok(Round::Again) => continue,
-                Ok(Round::Ended) => {
-                    sleep(pace.pause() + later.mul_f64(pace.chance())).await;
-                    continue;
-                }
-                Ok(Round::Cut(why)) => (None, why.to_owned()),
-                Err(error) => {
-                    if matches!(&error, kube::Error::Api(status) if status.code == 404) {
-                        // The kind's objects went with its definition: when that is back, they are listed anew.
-                        follower.forget();
-                    }
-                    (absence.judge(&error), describe(&error))
-                }
-            };
-            let (kind, news) =
-                (K::kind(&follower.watch.kind), verdict.is_some() || reported.as_ref() != Some(&why));
-            match verdict {
-                Some(Verdict::Missing) => tell(Ok(Seen::Missing)),
-                Some(Verdict::Forbidden(why)) => tell(Ok(Seen::Forbidden(why))),
-                None => {}
-            }
-            // The same every half minute would fill the log with what is known.
-            if news {
-                tracing::warn!(%kind, why, "a watch was interrupted");
-            } else {
-                tracing::debug!(%kind, why, "a watch was interrupted again");
-            }
-            reported = Some(why.clone());
-            tell(Err(Interruption(why)));
-            sleep(pace.pause() + later.mul_f64(pace.chance())).await;
+    }
+
+    fn read(object: &Value) -> Option<Found<K>> {
+        Found::read(object).inspect_err(|why| tracing::warn!(why, "what came is no object")).ok()
+    }
+}
+
+impl<K, C, T> Inbox for Typed<K, C, T>
+where
+    K: DeserializeOwned + Resource,
+    C: Convert<K>,
+    T: FnMut(Result<Seen<C::Key, C::Value>, Interruption>) + Send,
+{
+    fn begin(&mut self) {
+        self.list.clear();
+    }
+
+    fn list(&mut self, object: &Value) {
+        Self::read(object).iter().for_each(|object| self.add(object));
+    }
+
+    fn unlist(&mut self, object: &Value) {
+        if let Some(object) = Self::read(object) {
+            self.list.remove(&self.convert.convert(&object).0);
         }
+    }
+
+    fn end(&mut self, version: String) {
+        let objects = std::mem::take(&mut self.list);
+        (self.tell)(Ok(Seen::All { objects, version }));
+    }
+
+    fn put(&mut self, object: &Value, version: String) {
+        let Some(object) = Self::read(object) else { return };
+        (self.tell)(Ok(match self.convert.convert(&object) {
+            (key, Some(value)) => Seen::Put(key, value, version),
+            (key, None) => Seen::Gone(key, version),
+        }));
+    }
+
+    fn gone(&mut self, object: &Value, version: String) {
+        let Some(object) = Self::read(object) else { return };
+        (self.tell)(Ok(Seen::Gone(self.convert.convert(&object).0, version)));
+    }
+
+    fn has_compact(&self) -> bool {
+        self.compact.is_some()
+    }
+
+    fn list_compact(&mut self, object: &[u8]) -> Result<(), DecodeError> {
+        if let Some(decode) = self.compact {
+            self.add(&Found(Ok(decode(object)?)));
+        }
+        Ok(())
+    }
+
+    fn absent(&mut self, verdict: Verdict) {
+        (self.tell)(Ok(match verdict {
+            Verdict::Missing => Seen::Missing,
+            Verdict::Forbidden(why) => Seen::Forbidden(why),
+        }));
+    }
+
+    fn interrupted(&mut self, why: String) {
+        (self.tell)(Err(Interruption(why)));
+    }
+}
+
+async fn follow(target: Target, mut pace: Pace, inbox: &mut dyn Inbox) -> Infallible {
+    let mut follower = Follower::new(target, inbox.has_compact());
+    let mut absence = Absence::default();
+    let Spread { first, later } = follower.target.spread;
+    if !first.is_zero() {
+        sleep(first.mul_f64(pace.chance())).await;
+    }
+    // The last thing that was reported, until all is well again.
+    let mut reported = None;
+    loop {
+        let opened = Instant::now();
+        let seen_before = follower.listed;
+        let end = follower.round(inbox, &mut pace).await;
+        // A list that takes long and fails is as good a reason for a pause as one that fails at once.
+        if follower.listed != seen_before || follower.watches && opened.elapsed() > Pace::MAX {
+            pace.reset();
+            absence = Absence::default();
+            reported = None;
+        }
+        let (verdict, why) = match end {
+            Ok(Round::Again) => continue,
+            Ok(Round::Ended) => {
+                sleep(pace.pause() + later.mul_f64(pace.chance())).await;
+                continue;
+            }
+            Ok(Round::Cut(why)) => (None, why.to_owned()),
+            Err(error) => {
+                if matches!(&error, kube::Error::Api(status) if status.code == 404) {
+                    // The kind's objects went with its definition: when that is back, they are listed anew.
+                    follower.forget();
+                }
+                (absence.judge(&error), describe(&error))
+            }
+        };
+        let (kind, news) = (&follower.target.kind, verdict.is_some() || reported.as_ref() != Some(&why));
+        if let Some(verdict) = verdict {
+            inbox.absent(verdict);
+        }
+        // The same every half minute would fill the log with what is known.
+        if news {
+            tracing::warn!(%kind, why, "a watch was interrupted");
+        } else {
+            tracing::debug!(%kind, why, "a watch was interrupted again");
+        }
+        reported = Some(why.clone());
+        inbox.interrupted(why);
+        sleep(pace.pause() + later.mul_f64(pace.chance())).await;
     }
 }
 

@@ -27,11 +27,18 @@ pub struct Malformed {
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Found<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        K::deserialize(&value)
+        Self::read(&Value::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+impl<K: DeserializeOwned> Found<K> {
+    /// An object from its fields; why they are no object's.
+    pub fn read(value: &Value) -> Result<Self, String> {
+        K::deserialize(value)
             .map(Ok)
             .or_else(|error| {
-                let metadata = ObjectMeta::deserialize(&value["metadata"]).map_err(D::Error::custom)?;
+                let metadata =
+                    ObjectMeta::deserialize(&value["metadata"]).map_err(|error| error.to_string())?;
                 Ok(Err(Malformed { metadata, error: error.to_string() }))
             })
             .map(Self)

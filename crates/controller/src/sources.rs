@@ -84,7 +84,7 @@ impl<R: Room> Feed<R> {
         self,
         watch: Watch<K>,
         convert: C,
-        event: impl Fn(Change<C::Key, C::Value>, String) -> <R::State as State>::Event,
+        event: impl Fn(Change<C::Key, C::Value>, String) -> <R::State as State>::Event + Sync,
     ) where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
         C: Convert<K>,
@@ -115,9 +115,7 @@ impl<'a, R: Room> Sources<'a, R> {
         event: impl Fn(Change<C::Key, C::Value>, String) -> <R::State as State>::Event + Send + Sync + 'static,
     ) where
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
-        C: Convert<K> + Send + Sync + 'static,
-        C::Key: Send,
-        C::Value: Send,
+        C: Convert<K> + Sync + 'static,
     {
         self.task(name, |feed| feed.follow(watch, convert, event));
     }

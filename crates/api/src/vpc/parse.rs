@@ -15,12 +15,13 @@ use causeway_core::vpc::status::TunnelStatus;
 use causeway_core::vpc::want::TunnelKind;
 use causeway_core::{ClusterId, GatewayName, Invalid};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
 use super::ABANDON;
 use super::foreign::kube_ovn;
+use super::foreign::kubernetes::{Pod, WorkloadSpec, WorkloadStatus};
 use super::foreign::submariner::ServiceDiscoverySpec;
 use super::record::GatewayExIp;
 use super::tunnel::{LooseTunnel, TunnelType, VpcNatTunnel, VpcNatTunnelSpec, VpcNatTunnelStatus};
@@ -191,14 +192,15 @@ pub fn member(lease: &Lease, now: i64) -> Option<Renewal> {
 /// A gateway's workload, from its parts: StatefulSets and Deployments differ only in type.
 pub fn workload(
     meta: &ObjectMeta,
-    template: Option<&ObjectMeta>,
-    available: Option<i32>,
+    spec: &WorkloadSpec,
+    status: &WorkloadStatus,
     prefix: &str,
 ) -> Option<Workload> {
-    let named = template.and_then(|template| annotation(template, GATEWAY_NAME));
+    let template = &spec.template.metadata;
+    let named = annotation(template, GATEWAY_NAME);
     let gateway = named.or_else(|| unprefixed(meta.name.as_deref()?, prefix))?.parse().ok()?;
-    let subnet = template.and_then(|template| annotation(template, LOGICAL_SWITCH)).map(Into::into);
-    Some(Workload { gateway, ready: available.unwrap_or_default() >= 1, subnet })
+    let subnet = annotation(template, LOGICAL_SWITCH).map(Into::into);
+    Some(Workload { gateway, ready: status.available_replicas.unwrap_or_default() >= 1, subnet })
 }
 
 /// A gateway's pod; nothing for a pod that is no gateway's.
@@ -212,18 +214,15 @@ pub fn gateway_pod(pod: &Pod, prefix: &str) -> Option<GatewayPod> {
             name.strip_suffix(".kubernetes.io/ip_address").filter(|provider| *provider != "ovn")?;
         Some((provider.to_string(), parse_address(text).ok()?))
     });
-    let status = pod.status.as_ref();
-    let conditions = status.and_then(|status| status.conditions.as_ref());
-    let ready = conditions.into_iter().flatten().find(|condition| condition.type_ == "Ready");
     Some(GatewayPod {
         pod: PodRef { key: key(meta)?, uid: meta.uid.clone().unwrap_or_default() },
         gateway,
         created: created(meta),
-        phase: status.and_then(|status| status.phase.clone()).unwrap_or_else(|| "Pending".into()),
+        phase: pod.status.phase.clone().unwrap_or_else(|| "Pending".into()),
         // Where nothing is said of it, the phase is all there is.
-        ready: ready.is_none_or(|condition| condition.status == "True"),
+        ready: pod.is_ready().unwrap_or(true),
         deleting: meta.deletion_timestamp.is_some(),
-        node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+        node: pod.spec.node_name.clone(),
         lan: address("ovn.kubernetes.io/ip_address"),
         external: external.collect(),
         router: address("ovn.kubernetes.io/gateway"),

@@ -16,25 +16,27 @@ pub(super) struct BridgeArgs {
     /// Let hosts on bridges reach whatever is outside, from the address of this machine.
     #[arg(long)]
     bridge_nat: bool,
-    /// Where their ranges may lie: whoever declares a network takes its addresses from everybody on this machine.
-    #[arg(
-        long,
-        value_name = "CIDR,…",
-        value_delimiter = ',',
-        default_value = "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,100.64.0.0/10,fc00::/7"
-    )]
+    /// Where their ranges may lie: whoever declares a network takes its addresses from everybody on this machine. By default
+    /// in those that are private: 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 and fc00::/7.
+    #[arg(long, value_name = "CIDR,…", value_delimiter = ',')]
     bridge_within: Vec<Cidr>,
 }
+
+const PRIVATE: [&str; 4] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"];
 
 impl BridgeArgs {
     /// A flag that only this provider has a use for, if one was given.
     pub(super) fn given(&self) -> Option<&'static str> {
         let namespace = self.bridge_namespace.is_some().then_some("--bridge-namespace");
-        namespace.or(self.bridge_nat.then_some("--bridge-nat"))
+        let nat = self.bridge_nat.then_some("--bridge-nat");
+        namespace.or(nat).or((!self.bridge_within.is_empty()).then_some("--bridge-within"))
     }
 
     pub(super) fn cloud(self) -> anyhow::Result<Cloud> {
-        let Self { bridge_namespace: namespace, bridge_nat: nat, bridge_within: within } = self;
+        let Self { bridge_namespace: namespace, bridge_nat: nat, bridge_within: mut within } = self;
+        if within.is_empty() {
+            within = PRIVATE.iter().filter_map(|range| range.parse().ok()).collect();
+        }
         if let Some(path) = &namespace {
             std::fs::File::open(path).with_context(|| format!("--bridge-namespace {}", path.display()))?;
         }

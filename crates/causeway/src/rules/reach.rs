@@ -4,9 +4,10 @@ use std::io;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use causeway_api::vpc::foreign::kubernetes::Pod;
 use futures::FutureExt;
 use futures::future::{BoxFuture, FusedFuture};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -86,14 +87,12 @@ pub(crate) async fn pods(client: &Client, namespace: &str) -> anyhow::Result<Vec
 }
 
 fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let ready = conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True");
-    ready && pod.metadata.deletion_timestamp.is_none()
+    pod.is_ready() == Some(true) && pod.metadata.deletion_timestamp.is_none()
 }
 
 /// Connects to a port of a pod, through the API server.
 pub(crate) async fn to_pod(client: &Client, namespace: &str, pod: &str, port: u16) -> anyhow::Result<Line> {
-    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let api: Api<core::v1::Pod> = Api::namespaced(client.clone(), namespace);
     let what = || format!("port {port} of pod {namespace}/{pod}");
     let forwarded = api.portforward(pod, &[port]).await;
     let mut forwarder = forwarded.map_err(in_its_words).with_context(what)?;

@@ -62,7 +62,7 @@ pub(super) async fn read(
     client: &Client,
     request: Request<Vec<u8>>,
     mut reader: Reader,
-    object: &mut impl FnMut(&[u8]) -> Result<(), DecodeError>,
+    object: &mut (dyn FnMut(&[u8]) -> Result<(), DecodeError> + Send),
 ) -> Result<String, Failure> {
     // Silence before the first word says nothing about this form.
     let silent = |_| Failure::Error(kube::Error::Service("the API server does not answer".into()));

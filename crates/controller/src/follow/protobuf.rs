@@ -123,7 +123,7 @@ impl Reader {
     pub(super) fn feed(
         &mut self,
         bytes: &[u8],
-        object: &mut impl FnMut(&[u8]) -> Result<(), DecodeError>,
+        object: &mut dyn FnMut(&[u8]) -> Result<(), DecodeError>,
     ) -> Result<(), Unreadable> {
         if self.rest.is_empty() {
             // As a rule most of what comes is complete, and need not be copied.
@@ -153,7 +153,7 @@ impl Reader {
     fn take(
         &mut self,
         bytes: &[u8],
-        object: &mut impl FnMut(&[u8]) -> Result<(), DecodeError>,
+        object: &mut dyn FnMut(&[u8]) -> Result<(), DecodeError>,
     ) -> Result<usize, Unreadable> {
         let mut taken = 0;
         while let Some(more) = self.step(&bytes[taken..], object)? {
@@ -166,7 +166,7 @@ impl Reader {
     fn step(
         &mut self,
         bytes: &[u8],
-        object: &mut impl FnMut(&[u8]) -> Result<(), DecodeError>,
+        object: &mut dyn FnMut(&[u8]) -> Result<(), DecodeError>,
     ) -> Result<Option<usize>, Unreadable> {
         if self.skip > 0 {
             let now = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
@@ -219,7 +219,7 @@ impl Reader {
         &mut self,
         left: u64,
         bytes: &[u8],
-        object: &mut impl FnMut(&[u8]) -> Result<(), DecodeError>,
+        object: &mut dyn FnMut(&[u8]) -> Result<(), DecodeError>,
     ) -> Result<Option<usize>, Unreadable> {
         let Some(field) = Field::read(bytes)? else { return Ok(None) };
         let all = field.size.checked_add(field.head as u64);

@@ -1,19 +1,16 @@
 //! One round of a follower: a list if one is due, then a watch until it ends.
 
-use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::{Resource, ResourceExt};
-use serde::de::DeserializeOwned;
+use kube::core::{ObjectList, Request};
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::compact::{self, Failure};
 use super::protobuf::Reader;
-use super::{Convert, Decode, STALLED, Seen, Watch};
-use crate::found::Found;
+use super::{Inbox, STALLED, Target};
 use crate::pace::Pace;
 
 /// A watch is closed by the server after about this long; one that is silent for longer is dead.
@@ -36,9 +33,10 @@ pub(super) enum Round {
     Cut(&'static str),
 }
 
-pub(super) struct Follower<K: Resource, C> {
-    pub(super) watch: Watch<K>,
-    convert: C,
+pub(super) struct Follower {
+    pub(super) target: Target,
+    /// Whether the server may have compact lists.
+    compact: bool,
     /// The newest that was seen: where the next watch begins.
     version: Option<String>,
     /// Whether a list comes first.
@@ -53,15 +51,11 @@ pub(super) struct Follower<K: Resource, C> {
     pub(super) watches: bool,
 }
 
-impl<K, C> Follower<K, C>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    C: Convert<K>,
-{
-    pub(super) fn new(watch: Watch<K>, convert: C) -> Self {
+impl Follower {
+    pub(super) fn new(target: Target, compact: bool) -> Self {
         Self {
-            watch,
-            convert,
+            target,
+            compact,
             version: None,
             due: true,
             streaming: true,
@@ -77,44 +71,45 @@ where
     }
 
     fn is_one_of_many(&self) -> bool {
-        !self.watch.spread.later.is_zero()
+        !self.target.spread.later.is_zero()
     }
 
     /// A list if one is due, then a watch until it ends.
-    pub(super) async fn round(
-        &mut self,
-        tell: &mut impl FnMut(Seen<C::Key, C::Value>),
-        pace: &mut Pace,
-    ) -> kube::Result<Round> {
+    pub(super) async fn round(&mut self, inbox: &mut dyn Inbox, pace: &mut Pace) -> kube::Result<Round> {
         self.watches = false;
         if self.due
-            && let Some(decode) = self.watch.compact
-            && let Some(cut) = self.try_compact(decode, tell).await?
+            && self.compact
+            && let Some(cut) = self.try_compact(inbox).await?
         {
             return Ok(cut);
         }
         if self.due && !self.streaming {
-            self.list(tell).await?;
+            self.list(inbox).await?;
         }
         let streams = self.due;
         let limit = WATCH.mul_f64(pace.chance().mul_add(0.2, 0.8));
-        let mut params = self.watch.params.clone().timeout(u32::try_from(limit.as_secs()).unwrap_or(290));
+        let mut params = self.target.params.clone().timeout(u32::try_from(limit.as_secs()).unwrap_or(290));
         params.send_initial_events = streams;
         let from = self.version.clone().filter(|_| !streams).unwrap_or_default();
-        match self.watch.api.watch(&params, &from).await {
+        let request = Request::new(&self.target.path).watch(&params, &from);
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        match self.target.client.request_events(request).await {
             Ok(events) => {
                 self.watches = !streams;
                 let before = self.listed;
-                let end = self.take_in(events, streams, limit, tell).await;
+                let end = self.take_in(events, streams, limit, inbox).await;
                 self.cut = if streams && self.listed == before { self.cut + 1 } else { 0 };
                 if self.cut >= CUT_LISTS {
-                    tracing::warn!(kind = %K::kind(&self.watch.kind), "streaming lists do not end here; listing in pages");
+                    tracing::warn!(
+                        kind = self.target.kind,
+                        "streaming lists do not end here; listing in pages"
+                    );
                     self.streaming = false;
                 }
                 end
             }
             Err(kube::Error::Api(status)) if streams && matches!(status.code, 400 | 422) => {
-                tracing::debug!(kind = %K::kind(&self.watch.kind), "no streaming lists here; listing in pages");
+                tracing::debug!(kind = self.target.kind, "no streaming lists here; listing in pages");
                 self.streaming = false;
                 Ok(Round::Again)
             }
@@ -128,25 +123,28 @@ where
 
     async fn take_in(
         &mut self,
-        events: impl Stream<Item = kube::Result<WatchEvent<Found<K>>>>,
+        events: impl Stream<Item = kube::Result<WatchEvent<Value>>>,
         streams: bool,
         limit: Duration,
-        tell: &mut impl FnMut(Seen<C::Key, C::Value>),
+        inbox: &mut dyn Inbox,
     ) -> kube::Result<Round> {
         let mut events = std::pin::pin!(events);
         let opened = Instant::now();
-        let mut list = streams.then(BTreeMap::new);
+        let mut lists = streams;
+        if lists {
+            inbox.begin();
+        }
         let mut bookmarked = false;
         loop {
-            let due = self.watch.resync.zip(self.listed).map(|(every, listed)| listed + every);
-            let resync = due.filter(|_| list.is_none());
+            let due = self.target.resync.zip(self.listed).map(|(every, listed)| listed + every);
+            let resync = due.filter(|_| !lists);
             let ends = opened + limit + STALLED;
-            let silent = match (&list, bookmarked) {
-                (Some(_), _) => Instant::now() + STALLED,
-                (None, true) => ends.min(Instant::now() + BOOKMARKED),
-                (None, false) => ends,
+            let silent = match (lists, bookmarked) {
+                (true, _) => Instant::now() + STALLED,
+                (false, true) => ends.min(Instant::now() + BOOKMARKED),
+                (false, false) => ends,
             };
-            let anew = self.watch.anew.clone().filter(|_| list.is_none());
+            let anew = self.target.anew.clone().filter(|_| !lists);
             let asked = async {
                 match anew {
                     Some(anew) => anew.notified().await,
@@ -166,34 +164,24 @@ where
                     self.due = true;
                     return Ok(Round::Again);
                 }
-                return Ok(if list.is_some() { Round::Cut("the list stalled") } else { Round::Ended });
+                return Ok(if lists { Round::Cut("the list stalled") } else { Round::Ended });
             };
             match event {
                 Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
-                    let version = self.advance(&object, list.is_some());
-                    match (self.convert.convert(&object), &mut list) {
-                        ((key, Some(value)), Some(list)) => drop(list.insert(key, value)),
-                        ((_, None), Some(_)) => {}
-                        ((key, Some(value)), None) => tell(Seen::Put(key, value, version)),
-                        ((key, None), None) => tell(Seen::Gone(key, version)),
-                    }
+                    let version = self.advance(&object, lists);
+                    if lists { inbox.list(&object) } else { inbox.put(&object, version) }
                 }
                 Some(Ok(WatchEvent::Deleted(object))) => {
-                    let version = self.advance(&object, list.is_some());
-                    let (key, _) = self.convert.convert(&object);
-                    match &mut list {
-                        Some(list) => drop(list.remove(&key)),
-                        None => tell(Seen::Gone(key, version)),
-                    }
+                    let version = self.advance(&object, lists);
+                    if lists { inbox.unlist(&object) } else { inbox.gone(&object, version) }
                 }
                 Some(Ok(WatchEvent::Bookmark(mark))) => {
                     let version = mark.metadata.resource_version;
-                    bookmarked |= list.is_none();
-                    if mark.metadata.annotations.contains_key(END_OF_LIST)
-                        && let Some(objects) = list.take()
-                    {
-                        self.has_listed(objects, version, tell);
-                    } else if list.is_none() {
+                    bookmarked |= !lists;
+                    if lists && mark.metadata.annotations.contains_key(END_OF_LIST) {
+                        lists = false;
+                        self.has_listed(version, inbox);
+                    } else if !lists {
                         self.version = Some(version);
                     }
                 }
@@ -206,7 +194,7 @@ where
                     return Err(kube::Error::Api(status));
                 }
                 Some(Err(error)) => return Err(error),
-                None if list.is_some() => return Ok(Round::Cut("the list ended in the middle")),
+                None if lists => return Ok(Round::Cut("the list ended in the middle")),
                 // Before its time a watch ends with all others: a server that goes ends them in good order.
                 None if self.is_one_of_many() && opened.elapsed() < limit.mul_f64(0.9) => {
                     return Ok(Round::Ended);
@@ -218,43 +206,37 @@ where
     }
 
     /// A compact list, if the server has one; else another one is still due. Returns how the round ends, if it does.
-    async fn try_compact(
-        &mut self,
-        decode: Decode<K>,
-        tell: &mut impl FnMut(Seen<C::Key, C::Value>),
-    ) -> kube::Result<Option<Round>> {
-        let of = &self.watch.kind;
-        let (kind, api_version) = (K::kind(of).into_owned(), K::api_version(of).into_owned());
-        let request = compact::request(self.watch.api.resource_url(), &self.watch.params)?;
-        let client = self.watch.api.clone().into_client();
-        let (mut objects, convert) = (BTreeMap::new(), &self.convert);
+    async fn try_compact(&mut self, inbox: &mut dyn Inbox) -> kube::Result<Option<Round>> {
+        let Target { client, path, kind, api_version, params, .. } = &self.target;
+        let request = compact::request(path, params)?;
+        inbox.begin();
+        let mut objects = 0_usize;
         let mut take_in = |bytes: &[u8]| {
-            if let (key, Some(value)) = convert.convert(&Found(Ok(decode(bytes)?))) {
-                objects.insert(key, value);
-            }
-            Ok(())
+            objects += 1;
+            inbox.list_compact(bytes)
         };
-        let read = compact::read(&client, request, Reader::new(&api_version, &kind), &mut take_in).await;
+        let read = compact::read(client, request, Reader::new(api_version, kind), &mut take_in).await;
+        let kind = kind.clone();
         match read {
             Ok(version) => {
-                tracing::debug!(%kind, objects = objects.len(), version, "a compact list");
+                tracing::debug!(%kind, objects, version, "a compact list");
                 self.cut = 0;
-                self.has_listed(objects, version, tell);
+                self.has_listed(version, inbox);
             }
             Err(Failure::Absent(why)) => {
                 tracing::debug!(%kind, why, "no compact lists here");
-                self.watch.compact = None;
+                self.compact = false;
             }
             Err(Failure::Unreadable(why)) => {
                 tracing::warn!(%kind, %why, "a compact list makes no sense; listing without");
-                self.watch.compact = None;
+                self.compact = false;
             }
             Err(Failure::NotNow(why)) => tracing::debug!(%kind, why, "no compact list this time"),
             Err(Failure::Cut(why)) => {
                 self.cut += 1;
                 if self.cut >= CUT_LISTS {
                     tracing::warn!(%kind, "compact lists do not end here; listing without");
-                    (self.watch.compact, self.cut) = (None, 0);
+                    (self.compact, self.cut) = (false, 0);
                 }
                 return Ok(Some(Round::Cut(why)));
             }
@@ -264,46 +246,37 @@ where
     }
 
     /// All there is was seen, and a watch can go on from there.
-    fn has_listed(
-        &mut self,
-        objects: BTreeMap<C::Key, C::Value>,
-        version: String,
-        tell: &mut impl FnMut(Seen<C::Key, C::Value>),
-    ) {
+    fn has_listed(&mut self, version: String, inbox: &mut dyn Inbox) {
         (self.version, self.due) = (Some(version.clone()), false);
         self.listed = Some(Instant::now());
-        tell(Seen::All { objects, version });
+        inbox.end(version);
     }
 
     /// Goes on from an object's version, which is returned; in a list they come in no order.
-    fn advance(&mut self, object: &Found<K>, listing: bool) -> String {
-        let version = object.resource_version();
+    fn advance(&mut self, object: &Value, listing: bool) -> String {
+        let version = object["metadata"]["resourceVersion"].as_str();
         if !listing && version.is_some() {
-            self.version.clone_from(&version);
+            self.version = version.map(Into::into);
         }
-        version.unwrap_or_default()
+        version.unwrap_or_default().to_owned()
     }
 
-    async fn list(&mut self, tell: &mut impl FnMut(Seen<C::Key, C::Value>)) -> kube::Result<()> {
-        let WatchParams { label_selector, field_selector, .. } = self.watch.params.clone();
+    async fn list(&mut self, inbox: &mut dyn Inbox) -> kube::Result<()> {
+        let WatchParams { label_selector, field_selector, .. } = self.target.params.clone();
         let mut params = ListParams {
             label_selector,
             field_selector,
-            limit: Some(self.watch.page),
+            limit: Some(self.target.page),
             ..ListParams::default()
         };
-        let mut objects = BTreeMap::new();
+        inbox.begin();
         loop {
-            let page = self.watch.api.list(&params).await?;
-            for object in &page.items {
-                if let (key, Some(value)) = self.convert.convert(object) {
-                    objects.insert(key, value);
-                }
-            }
+            let request = Request::new(&self.target.path).list(&params).map_err(kube::Error::BuildRequest)?;
+            let page: ObjectList<Value> = self.target.client.request(request).await?;
+            page.items.iter().for_each(|object| inbox.list(object));
             params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
-                let version = page.metadata.resource_version.unwrap_or_default();
-                self.has_listed(objects, version, tell);
+                self.has_listed(page.metadata.resource_version.unwrap_or_default(), inbox);
                 return Ok(());
             }
         }

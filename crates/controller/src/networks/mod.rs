@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use causeway_api::networks::{LooseNetwork, parse};
-use causeway_core::networks::{Event, Home, Scope, State, Trouble};
+use causeway_core::networks::{Event, Home, Network, Scope, State, Trouble};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt};
 use tokio::time::Instant;
@@ -90,6 +90,8 @@ pub struct Networks<P> {
     outage: Mutex<Option<(Instant, Trouble)>>,
     /// What the cloud is not asked about before some time: because it wants so, or because only somebody else can help.
     rests: Mutex<BTreeMap<Scope, Instant>>,
+    /// All objects, as the API server had them after so many looks.
+    objects: tokio::sync::Mutex<Option<(u64, Arc<[Network]>)>>,
     /// Whether it was said that another cluster goes by our id.
     warned: AtomicBool,
 }
@@ -118,6 +120,7 @@ impl<P: NetworkProvider> Networks<P> {
             provider,
             outage: Mutex::default(),
             rests: Mutex::default(),
+            objects: tokio::sync::Mutex::default(),
             warned: AtomicBool::new(false),
         });
         room.metrics.register(&room);

@@ -1,17 +1,16 @@
 //! Work on one network: step after step, until nothing is left or something is in the way.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use causeway_api::meta;
-use causeway_api::networks::LooseNetwork;
+use causeway_api::networks::{LooseNetwork, parse};
 use causeway_core::ObjectKey;
 use causeway_core::networks::plan::Goal;
 use causeway_core::networks::state::{InTheWay, Report};
 use causeway_core::networks::trouble::Next as After;
 use causeway_core::networks::{Event, Home, Look, Network, Scope, Step, Todo, Trouble, status};
+use kube::Api;
 use kube::api::ListParams;
-use kube::{Api, Resource, ResourceExt};
 use tokio::time::Instant;
 
 use super::Networks;
@@ -35,6 +34,8 @@ struct Run {
     looked: Option<u64>,
     /// How often what was decided on turned out not to be so any more.
     stale: usize,
+    /// Whether what failed was to make the network.
+    is_unmade: bool,
     done: Vec<String>,
 }
 
@@ -114,6 +115,8 @@ impl<P: NetworkProvider> Networks<P> {
     async fn carry_out(&self, step: &Step, network: &Network, run: &mut Run) -> Result<(), Trouble> {
         let applied = self.provider.apply(step).await;
         self.metrics.count_step(step, &applied);
+        let is_refused = |trouble: &Trouble| trouble.next() == After::Seldom;
+        run.is_unmade = matches!(step, Step::CreateNetwork { .. }) && applied.as_ref().is_err_and(is_refused);
         match &applied {
             Ok(_) => tracing::info!(object = %network.key, "{step}"),
             // It is looked at and tried once more.
@@ -132,7 +135,7 @@ impl<P: NetworkProvider> Networks<P> {
     /// All is as it should be.
     fn finish(&self, network: &Network, goal: &Goal, run: &Run, term: &Term) -> Next {
         match goal {
-            Goal::Absent | Goal::Released => self.desk.tell(Event::LetGo(network.uid.clone())),
+            Goal::Absent | Goal::Released { .. } => self.desk.tell(Event::LetGo(network.uid.clone())),
             Goal::Present { .. } => {
                 let was_reached = self.desk.state().was_reached(network);
                 self.tell_how_far(network, run, None);
@@ -178,7 +181,8 @@ impl<P: NetworkProvider> Networks<P> {
 
     fn tell_how_far(&self, network: &Network, run: &Run, trouble: Option<InTheWay>) {
         let synced = (trouble.is_none() && !run.done.is_empty()).then(|| self.house.clock.now().as_second());
-        let report = Report { uid: network.uid.clone(), generation: network.generation, trouble, synced };
+        let (uid, generation, is_unmade) = (network.uid.clone(), network.generation, run.is_unmade);
+        let report = Report { uid, generation, trouble, is_unmade, synced };
         self.desk.tell(Event::Worked(network.key.clone(), report));
     }
 
@@ -233,11 +237,18 @@ impl<P: NetworkProvider> Networks<P> {
         }
     }
 
-    /// All objects there are, by their uids and keys, from the API server itself: what a watch has brought may be old, and a
-    /// deletion cannot be undone.
-    async fn objects(&self) -> Result<Vec<(String, ObjectKey)>, String> {
+    /// All objects there are, from the API server itself: what a watch has brought may be old, and a deletion cannot be
+    /// undone. One list serves all orphans that one look at the cloud has shown.
+    async fn objects(&self) -> Result<Arc<[Network]>, String> {
+        let lists = self.desk.state().lists();
+        let mut known = self.objects.lock().await;
+        if let Some((_, objects)) = known.as_ref().filter(|(at, _)| *at == lists) {
+            return Ok(objects.clone());
+        }
         let api: Api<LooseNetwork> = Api::all(self.house.client.clone());
-        let listed = api.list_metadata(&ListParams::default()).await.map_err(|error| describe(&error))?;
-        Ok(listed.iter().filter_map(|object| Some((object.uid()?, meta::key(object.meta())?))).collect())
+        let listed = api.list(&ListParams::default()).await.map_err(|error| describe(&error))?;
+        let objects: Arc<[Network]> = listed.iter().filter_map(parse::network).collect();
+        *known = Some((lists, objects.clone()));
+        Ok(objects)
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use causeway_api::vpc::foreign::kubernetes::{Deployment, Pod, StatefulSet};
 use causeway_api::vpc::foreign::{kube_ovn, submariner};
 use causeway_api::vpc::{GatewayExIp, LooseTunnel, parse};
 use causeway_core::Ipv4Cidr;
@@ -11,8 +12,7 @@ use causeway_core::vpc::exchange::Record;
 use causeway_core::vpc::nodes::Nodes;
 use causeway_core::vpc::objects::{NodeHealth, Workload};
 use causeway_core::vpc::{Change, Event};
-use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::{Api, Resource};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -63,15 +63,11 @@ fn start_gateways(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
         sources.task("configmaps", |feed| follow_prefix(feed, room.clone()));
     }
     let set = |set: &StatefulSet, prefix: &str| -> Option<Workload> {
-        let template = set.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
-        let available = set.status.as_ref().and_then(|status| status.available_replicas);
-        parse::workload(&set.metadata, template, available, prefix)
+        parse::workload(&set.metadata, &set.spec, &set.status, prefix)
     };
     sources.task("statefulsets", |feed| follow_named(feed, room.clone(), set, Event::StatefulSets));
     let deployment = |deployment: &Deployment, prefix: &str| -> Option<Workload> {
-        let template = deployment.spec.as_ref().and_then(|spec| spec.template.metadata.as_ref());
-        let available = deployment.status.as_ref().and_then(|status| status.available_replicas);
-        parse::workload(&deployment.metadata, template, available, prefix)
+        parse::workload(&deployment.metadata, &deployment.spec, &deployment.status, prefix)
     };
     sources.task("deployments", |feed| follow_named(feed, room.clone(), deployment, Event::Deployments));
     sources.task("pods", |feed| follow_pods(feed, room.clone()));

@@ -142,15 +142,19 @@ async fn what_cannot_be_is_refused_and_says_why() {
 async fn what_is_let_go_stays_and_is_nobodys() {
     let site = Site::new(true);
     site.converge(&its()).await.expect("made");
-    let released = Want { goal: Goal::Released, ..its() };
+    let released = Want { goal: Goal::Released { known: None }, ..its() };
     assert_eq!(site.converge(&released).await.expect("let go"), ["tag_subnet", "tag_network"]);
     assert_eq!((site.look(Look::All).await, site.table()), (vec![], None));
     let left = site.machine.sh(&format!("ip -d link show {0}; ip addr show {0}", link_name("a")));
     assert!(left.contains("group default") && !left.contains("causeway") && left.contains(GATEWAY), "{left}");
-    // It can be taken over, and is whole again.
+    // If the machine's owner gives it away it can be taken over, and is whole again; what is on it stays either way.
     let Goal::Present { spec, .. } = its().goal else { panic!("it should be there") };
     let adopt = Some(link_name("a"));
     let goal = Goal::Present { spec, may_replace: false, adopt, known: None };
-    let done = site.converge(&Want { uid: "z".into(), name: "ns1/z".into(), goal }).await;
-    assert_eq!(done.expect("taken over"), ["tag_network", "tag_subnet"]);
+    let z = Want { uid: "z".into(), name: "ns1/z".into(), goal };
+    let trouble = site.converge(&z).await.expect_err("it is the machine's");
+    assert!(trouble.to_string().contains("alias causeway-adoptable"), "{trouble}");
+    assert_eq!((site.look(Look::All).await, site.table()), (vec![], None));
+    site.machine.sh(&format!("ip link set dev {} alias causeway-adoptable", link_name("a")));
+    assert_eq!(site.converge(&z).await.expect("taken over"), ["tag_network", "tag_subnet"]);
 }

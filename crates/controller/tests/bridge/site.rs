@@ -122,7 +122,7 @@ pub(crate) fn absent(uid: &str) -> Want {
 }
 
 pub(crate) fn released(uid: &str) -> Want {
-    Want { goal: Goal::Released, ..absent(uid) }
+    Want { goal: Goal::Released { known: None }, ..absent(uid) }
 }
 
 /// Whether somebody answers; the first question may wait for a neighbour's address.

@@ -110,6 +110,21 @@ impl Home {
     }
 }
 
+/// Whether tags say that something is of another cluster. Those of ours, or that name nobody, do not.
+pub fn names_another_home(home: &Home, tags: &BTreeSet<String>) -> bool {
+    let others = |name: &str, ours: &str| {
+        tags.iter().filter_map(|tag| tag.strip_prefix(name)).any(|value| value != ours)
+    };
+    let is_home = tags.contains(&home.home_tag());
+    others(HOME, &home.uid) || (others(CLUSTER, &home.cluster) && !is_home)
+}
+
+/// Whether tags say that something is of another cluster, or of another object than one.
+pub fn names_another(home: &Home, uid: &str, tags: &BTreeSet<String>) -> bool {
+    let mut objects = tags.iter().filter_map(|tag| tag.strip_prefix(OBJECT));
+    names_another_home(home, tags) || objects.any(|object| object != uid)
+}
+
 /// Whether tags say that something is Causeway's, of whichever cluster.
 pub fn is_taken(tags: &BTreeSet<String>) -> bool {
     tags.iter().any(|tag| is_ours(tag))

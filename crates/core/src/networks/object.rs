@@ -64,6 +64,11 @@ impl Network {
         self.finalizers.iter().any(|finalizer| finalizer == FINALIZER)
     }
 
+    /// Whether it says that it has, or should take over, this network of the cloud.
+    pub fn names(&self, id: &str) -> bool {
+        [&self.status.network_id, &self.adopt].into_iter().flatten().any(|its| its == id)
+    }
+
     /// Whether this is a later version of the object than another.
     pub fn is_newer_than(&self, other: &Self) -> bool {
         is_later(&self.resource_version, &other.resource_version)

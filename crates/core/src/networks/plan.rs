@@ -41,7 +41,10 @@ pub enum Goal {
     /// It should not be there.
     Absent,
     /// It should stay, and not be ours any more.
-    Released,
+    Released {
+        /// The id that the object says it has: what is not seen keeps its marks, and would be taken for an orphan later.
+        known: Option<String>,
+    },
     /// It is in a cloud of another kind, where we cannot see it.
     Elsewhere {
         /// Which kind.
@@ -230,6 +233,12 @@ pub enum Stuck {
          annotate the Network with causeway/adopt={0}; to have another one made, declare the Network anew"
     )]
     Unmarked(String),
+    /// It should be let go, and is not seen.
+    #[error(
+        "network {0}, which is to be left in the cloud, is not seen there, so its marks cannot be taken off. Let this account \
+         see it; if it is gone, take the finalizer causeway/network off"
+    )]
+    NotSeen(String),
     /// It is in another kind of cloud.
     #[error(
         "it has network {id} of provider {provider}, and this controller runs with another one: run it with --provider \
@@ -261,6 +270,7 @@ impl Stuck {
             Self::AdoptMissing(_) => "AdoptionTargetMissing",
             Self::AdoptTaken(_) => "AdoptionRefused",
             Self::Unmarked(_) => "MarksLost",
+            Self::NotSeen(_) => "NotSeen",
             Self::Elsewhere { .. } => "ProviderChanged",
             Self::ForeignSubnet { .. } => "ForeignSubnet",
         }
@@ -286,10 +296,15 @@ pub fn plan(home: &Home, want: &Want, have: &[&Held], looked: bool) -> Todo {
             None if looked => Todo::Nothing,
             None => Todo::Look,
         },
-        Goal::Released if !looked => Todo::Look,
-        Goal::Released => {
-            let its = have.iter().filter(|held| is_its(home, want, held));
-            its.into_iter().find_map(|held| release(home, held)).map_or(Todo::Nothing, Todo::Step)
+        Goal::Released { .. } if !looked => Todo::Look,
+        Goal::Released { known } => {
+            let mut its = have.iter().filter(|held| is_its(home, want, held));
+            let unseen = known.iter().find(|id| !have.iter().any(|held| held.id == **id));
+            match (its.find_map(|held| release(home, held)), unseen) {
+                (Some(step), _) => Todo::Step(step),
+                (None, Some(id)) => Todo::Stuck(Stuck::NotSeen(id.clone())),
+                (None, None) => Todo::Nothing,
+            }
         }
         Goal::Elsewhere { provider, id } => {
             Todo::Stuck(Stuck::Elsewhere { provider: provider.clone(), id: id.clone() })
@@ -323,7 +338,7 @@ fn choose<'a>(
     };
     let adopted = || {
         let named = have.iter().copied().find(|held| Some(held.id.as_str()) == adopt);
-        named.filter(|held| !mark::is_taken(&held.tags))
+        named.filter(|held| !mark::names_another(home, &want.uid, &held.tags))
     };
     its.min_by_key(order).or_else(adopted)
 }
@@ -337,7 +352,7 @@ fn nothing_there(
     looked: bool,
 ) -> Todo {
     let there = |id: &str| have.iter().find(|held| held.id == id);
-    let unmarked = known.and_then(there).filter(|held| !mark::is_taken(&held.tags));
+    let unmarked = known.and_then(there).filter(|held| !mark::names_another(home, &want.uid, &held.tags));
     match (adopt, unmarked) {
         _ if !looked => Todo::Look,
         (Some(id), _) if there(id).is_some() => Todo::Stuck(Stuck::AdoptTaken(id.to_owned())),
@@ -395,10 +410,12 @@ impl Present<'_> {
     fn subnet(&self, spec: NetworkSpec, may_replace: bool) -> Option<Todo> {
         let network = || self.main.id.clone();
         let is_ours = |subnet: &HeldSubnet| match subnet.owner(self.home) {
-            Owner::Object(uid) => uid == self.want.uid,
+            Owner::Object(uid) if uid == self.want.uid => true,
             Owner::Unfinished => true,
-            Owner::Namesake | Owner::Others => {
-                self.adopts && subnet.cidr == spec.cidr && !mark::is_taken(&subnet.tags)
+            // Also one that an object had which is no more: its network is nobody's.
+            Owner::Object(_) | Owner::Namesake | Owner::Others => {
+                let is_free = !mark::names_another_home(self.home, &subnet.tags);
+                self.adopts && subnet.cidr == spec.cidr && is_free
             }
         };
         let mut ours = self.main.subnets.iter().filter(|(_, subnet)| is_ours(subnet));

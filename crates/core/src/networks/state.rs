@@ -6,7 +6,7 @@ use super::cloud::{Cloud, Clue, Held, Seen};
 use super::mark::{Home, Owner};
 use super::object::Network;
 use super::overlap::Ranges;
-use super::plan::{self, Goal, Step, Stuck, Todo, Want};
+use super::plan::{self, Goal, Stuck, Todo, Want};
 use super::status;
 use super::trouble::{Next, Trouble};
 use crate::names::ObjectKey;
@@ -57,6 +57,8 @@ pub struct Report {
     pub generation: i64,
     /// What is in the way, if anything.
     pub trouble: Option<InTheWay>,
+    /// Whether the cloud refused to make the network: nothing of the object is there.
+    pub is_unmade: bool,
     /// When something was done so that the cloud equals the spec, in seconds since 1970.
     pub synced: Option<i64>,
 }
@@ -135,7 +137,7 @@ impl room::State for State {
                 key.into_iter().map(Scope::Status).collect()
             }
             Event::Blind(trouble) => {
-                if self.blind.is_some() == trouble.is_some() {
+                if self.blind.as_ref().map(Trouble::reason) == trouble.as_ref().map(Trouble::reason) {
                     return BTreeSet::new();
                 }
                 self.blind = trouble;
@@ -256,7 +258,9 @@ impl State {
             _ if let Some((provider, id)) = self.elsewhere(network) => {
                 Goal::Elsewhere { provider: provider.to_owned(), id: id.to_owned() }
             }
-            _ if network.deleting && network.abandon => Goal::Released,
+            _ if network.deleting && network.abandon => {
+                Goal::Released { known: network.status.network_id.clone() }
+            }
             _ if network.deleting => Goal::Absent,
             Ok(_) if self.overlapped(network).is_some() => Goal::Frozen,
             Ok(spec) => Goal::Present {
@@ -300,10 +304,14 @@ impl State {
 
     /// Whether the cloud holds nothing of an object, and does not let us make it.
     pub fn is_gone(&self, network: &Network) -> bool {
-        let trouble = self.report(network).and_then(|report| report.trouble.as_ref());
-        let is_answer = matches!(trouble, Some(InTheWay::Trouble(trouble)) if trouble.next() == Next::Seldom);
-        let todo = || self.todo(network, Some(self.lists));
-        is_answer && matches!(todo(), Some(Todo::Step(Step::CreateNetwork { .. })))
+        self.report(network).is_some_and(|report| report.is_unmade)
+    }
+
+    /// The network of the cloud that is an object's by its marks; of several the one that the object names.
+    pub fn its(&self, network: &Network) -> Option<&Held> {
+        let (home, want) = (self.home.as_ref()?, self.want(network));
+        let its = self.have(network).into_iter().filter(|held| plan::is_its(home, &want, held));
+        its.max_by_key(|held| Some(&held.id) == network.status.network_id.as_ref())
     }
 
     /// What comes next for a network of the cloud whose object is gone.
@@ -313,16 +321,19 @@ impl State {
         self.is_lost(home, held).then(|| plan::delete(home, held))
     }
 
-    /// The one among objects, by their uids and keys, that a network of the cloud belongs to.
-    pub fn owner_among<'a>(&self, id: &str, objects: &'a [(String, ObjectKey)]) -> Option<&'a ObjectKey> {
+    /// The one among objects that a network of the cloud belongs to.
+    pub fn owner_among<'a>(&self, id: &str, objects: &'a [Network]) -> Option<&'a ObjectKey> {
         let (home, cloud) = self.home.as_ref().zip(self.cloud.as_ref())?;
         let held = cloud.get(id)?;
-        let is_its = |(uid, key): &&(String, ObjectKey)| match held.owner(home) {
-            Owner::Object(its) => its == uid,
-            Owner::Unfinished => held.name.as_ref() == Some(&key.to_string()),
-            Owner::Namesake | Owner::Others => false,
+        let is_its = |object: &&Network| {
+            let by_marks = match held.owner(home) {
+                Owner::Object(its) => *its == *object.uid,
+                Owner::Unfinished => held.name.as_ref() == Some(&object.key.to_string()),
+                Owner::Namesake | Owner::Others => false,
+            };
+            by_marks || object.names(id)
         };
-        objects.iter().find(is_its).map(|(_, key)| key)
+        objects.iter().find(is_its).map(|object| &object.key)
     }
 
     /// What an object's network is found by.
@@ -332,7 +343,7 @@ impl State {
         Clue { uid: network.uid.clone(), name: network.key.to_string(), ids: ids.chain(said).collect() }
     }
 
-    /// Whether something is ours and nobody's.
+    /// Whether something is ours and nobody's, and no object says that it has it, whatever its marks are.
     fn is_lost(&self, home: &Home, held: &Held) -> bool {
         let is_known = match held.owner(home) {
             Owner::Object(uid) => self.by_uid.contains_key(uid),
@@ -342,7 +353,8 @@ impl State {
             }
             Owner::Namesake | Owner::Others => true,
         };
-        !is_known && home.is_proven(&held.tags, &held.description)
+        let is_named = || self.networks.values().any(|network| network.names(&held.id));
+        !is_known && home.is_proven(&held.tags, &held.description) && !is_named()
     }
 
     fn take_networks(&mut self, change: Change<ObjectKey, Network>) -> BTreeSet<Scope> {

@@ -92,8 +92,9 @@ fn blocked(state: &State, network: &Network) -> Option<NetworkStatus> {
         Some(InTheWay::Stuck(stuck)) => (stuck.reason(), stuck.to_string()),
         None => return None,
     };
-    let is_unseen = matches!(&state.report(network)?.trouble, Some(InTheWay::Stuck(Stuck::Elsewhere { .. })));
-    let way_out = if is_unseen {
+    let way_out = if let Some(InTheWay::Stuck(Stuck::Elsewhere { .. } | Stuck::NotSeen(_))) =
+        &state.report(network)?.trouble
+    {
         format!("to leave it there and let the object go, take the finalizer {FINALIZER} off")
     } else if network.abandon {
         format!(
@@ -170,6 +171,11 @@ fn synced<'a>(
 fn alive(state: &State, network: &Network) -> Option<NetworkStatus> {
     let mut status = observed(network);
     status.conditions.remove(CLEANUP_BLOCKED);
+    // From its first moment on: whoever comes next has to know where it is.
+    if let Some(held) = state.its(network) {
+        status.provider = Some(state.provider().to_owned());
+        status.network_id = Some(held.id.clone());
+    }
     let mut say = |ready: Truth, progressing: bool, reason: &str, message: String| {
         let generation = network.generation;
         status.conditions.set(READY, ready, reason, message.clone(), generation);
@@ -211,8 +217,6 @@ fn alive(state: &State, network: &Network) -> Option<NetworkStatus> {
         Verdict::Synced(held, id, subnet) => {
             let message = format!("network {} with subnet {id} is as declared", held.id);
             say(Truth::True, false, "Synced", message);
-            status.provider = Some(state.provider().to_owned());
-            status.network_id = Some(held.id.clone());
             status.subnet_id = Some(id.to_owned());
             status.cidr = Some(subnet.cidr.to_string());
             status.gateway = subnet.gateway.map(|it| it.to_string());
@@ -259,12 +263,12 @@ pub(super) fn says_synced(network: &Network) -> bool {
     ready.is_some_and(|ready| ready.is_true() && ready.observed_generation == Some(network.generation))
 }
 
-/// What is worth an event when steps were carried out for a network that was as declared before: somebody had changed it.
+/// What is worth an event when steps were carried out for a network that was as declared before: something had changed there.
 pub fn repaired(network: &Network, was_reached: bool, done: &[String]) -> Option<NetworkNews> {
     let is_drift = was_reached && !network.deleting && !done.is_empty();
     is_drift.then(|| NetworkNews {
         warning: true,
         reason: "DriftRepaired".into(),
-        note: format!("somebody had changed it in the cloud; done: {}", done.join(", ")),
+        note: format!("it was not as declared any more; done: {}", done.join(", ")),
     })
 }

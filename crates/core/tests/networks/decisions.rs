@@ -270,7 +270,13 @@ fn an_outage_is_told_of_what_was_never_seen_and_ends_with_the_next_look_whatever
     for name in ["old", "new"] {
         let object = world.objects[&crate::world::key(name)].clone();
         let trouble = Some(InTheWay::Outage(Trouble::Forbidden("no lists for you".into())));
-        let report = Report { uid: object.uid, generation: object.generation, trouble, synced: None };
+        let report = Report {
+            uid: object.uid,
+            generation: object.generation,
+            trouble,
+            is_unmade: false,
+            synced: None,
+        };
         world.state.apply(Event::Worked(object.key, report));
         world.write(name);
     }
@@ -457,11 +463,19 @@ fn an_orphan_that_the_api_server_knows_an_object_of_has_that_owner() {
     world.objects.clear();
     world.restart();
     world.look();
-    let object = |uid: &str, name: &str| (uid.to_owned(), crate::world::key(name));
+    let object = |uid: &str, name: &str| {
+        let mut object = network(name, "10.1.0.0/24", None);
+        object.uid = uid.into();
+        object
+    };
     let others = [object("uid-red", "red"), object("uid-new", "blue")];
     assert_eq!(world.state.owner_among(&id, &others), None, "of the same name it is another object");
     let itself = [object("uid-red", "red"), object("uid-blue", "blue")];
     assert_eq!(world.state.owner_among(&id, &itself), Some(&crate::world::key("blue")));
+    // Whatever its marks are: one that says it has it is asked first.
+    let mut named = object("uid-new", "green");
+    named.status.network_id = Some(id.clone());
+    assert_eq!(world.state.owner_among(&id, &[named]), Some(&crate::world::key("green")));
 }
 
 #[test]
@@ -549,4 +563,59 @@ fn tags_that_others_put_since_the_last_list_survive_ours() {
     world.work("blue", Fate::Fine);
     let tags = &only(&world).tags;
     assert!(tags.contains("theirs") && tags.contains(&home().home_tag()), "{tags:?}");
+}
+
+#[test]
+fn marks_that_are_lost_in_part_are_no_reason_for_a_second_network_nor_for_the_end_of_the_first() {
+    for (keeps_mark, left) in
+        [(false, vec!["causeway"]), (false, vec!["causeway", "causeway-cluster=cluster1"]), (true, vec![])]
+    {
+        let mut world = settled("blue");
+        let id = only(&world).id.clone();
+        let held = world.sky.networks.get_mut(&id).expect("it");
+        held.tags = left.iter().map(|tag| (*tag).to_owned()).collect();
+        held.name = Some("mine".into());
+        if !keeps_mark {
+            held.description = String::new();
+        }
+        for _ in 0..3 {
+            world.settle();
+        }
+        assert_eq!(
+            (world.ready("blue").1, only(&world).id.as_str()),
+            ("MarksLost".into(), id.as_str()),
+            "{left:?}"
+        );
+        world.edit("blue", |it| it.adopt = Some(id.clone()));
+        world.settle();
+        assert_eq!((world.ready("blue").0, only(&world).id.as_str()), (Truth::True, id.as_str()), "{left:?}");
+    }
+}
+
+#[test]
+fn what_is_to_be_left_in_the_cloud_is_not_let_go_unseen() {
+    let mut world = settled("blue");
+    let sky = std::mem::take(&mut world.sky.networks);
+    world.edit("blue", |it| (it.deleting, it.abandon) = (true, true));
+    world.settle();
+    let blocked = world.objects[&crate::world::key("blue")].status.conditions.get("CleanupBlocked").cloned();
+    assert_eq!(blocked.map(|it| it.reason), Some("NotSeen".into()));
+    world.sky.networks = sky;
+    world.settle();
+    assert!(world.objects.is_empty());
+    assert_eq!(only(&world).owner(&home()), Owner::Others, "it stays, and is nobody's");
+}
+
+#[test]
+fn a_network_that_is_half_made_says_already_where_it_is() {
+    let mut world = World::new();
+    world.declare(network("blue", "10.1.0.0/24", None));
+    world.write("blue");
+    world.look();
+    world.work("blue", Fate::Lost(2));
+    world.look();
+    world.write("blue");
+    let status = &world.objects[&crate::world::key("blue")].status;
+    assert_eq!(status.network_id.as_deref(), Some(only(&world).id.as_str()));
+    assert_eq!(status.provider.as_deref(), Some("memory"));
 }

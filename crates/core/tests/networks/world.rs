@@ -8,7 +8,7 @@ use causeway_core::networks::state::{InTheWay, Report};
 use causeway_core::networks::status::{self, Finalizer};
 use causeway_core::networks::trouble::Next;
 use causeway_core::networks::{
-    Event, Home, Look, Network, NetworkSpec, NetworkStatus, Scope, State, Todo, Trouble,
+    Event, Home, Look, Network, NetworkSpec, NetworkStatus, Scope, State, Step, Todo, Trouble,
 };
 use causeway_core::room::{Change, State as _};
 use causeway_core::{ObjectKey, Truth};
@@ -118,7 +118,9 @@ impl World {
             match todo {
                 Todo::Nothing => {
                     match self.state.want(&network).goal {
-                        Goal::Absent | Goal::Released => drop(self.state.apply(Event::LetGo(network.uid))),
+                        Goal::Absent | Goal::Released { .. } => {
+                            drop(self.state.apply(Event::LetGo(network.uid)));
+                        }
                         Goal::Present { .. } => self.report(&network, None),
                         Goal::Frozen | Goal::Elsewhere { .. } => {}
                     }
@@ -144,7 +146,11 @@ impl World {
                             stale += 1;
                             looked = Some(self.find(&network));
                         }
-                        Err(trouble) => return self.report(&network, Some(InTheWay::Trouble(trouble))),
+                        Err(trouble) => {
+                            let is_unmade = matches!(step, Step::CreateNetwork { .. });
+                            let is_unmade = is_unmade && trouble.next() == Next::Seldom;
+                            return self.report_of(&network, Some(InTheWay::Trouble(trouble)), is_unmade);
+                        }
                     }
                 }
             }
@@ -159,8 +165,12 @@ impl World {
     }
 
     fn report(&mut self, network: &Network, trouble: Option<InTheWay>) {
+        self.report_of(network, trouble, false);
+    }
+
+    fn report_of(&mut self, network: &Network, trouble: Option<InTheWay>, is_unmade: bool) {
         let (uid, generation) = (network.uid.clone(), network.generation);
-        let report = Report { uid, generation, trouble, synced: None };
+        let report = Report { uid, generation, trouble, is_unmade, synced: None };
         self.state.apply(Event::Worked(network.key.clone(), report));
     }
 

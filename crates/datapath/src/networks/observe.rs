@@ -13,12 +13,14 @@ use netlink_packet_route::link::{
     BridgeStpState, InfoBridge, InfoData, InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
 };
 
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage};
 
 use super::mark::{Group, tags};
 use super::{Bridge, Links};
 use crate::netlink::Netlink;
 
+/// The table of the machine's own addresses.
+const LOCAL: u8 = 255;
 /// A list that changed while it was made is made again, so often.
 const TRIES: u32 = 20;
 
@@ -84,20 +86,19 @@ pub(super) fn ports(kernel: &mut Netlink, index: u32) -> io::Result<Vec<String>>
     Ok(ports)
 }
 
-/// Where packets for a range, or for a part of it, go by now, if not to this link: the first route of the main table but the
-/// default one.
+/// Where packets for a range, or for a part of it, go by now, if not to this link: the first route but a default one, of
+/// any table but that of the machine's own addresses.
 pub(super) fn route_elsewhere(kernel: &mut Netlink, range: Cidr, but: u32) -> io::Result<Option<Cidr>> {
     let mut message = RouteMessage::default();
     message.header.address_family = match range.family() {
         Family::V4 => AddressFamily::Inet,
         Family::V6 => AddressFamily::Inet6,
     };
-    message.header.table = RouteHeader::RT_TABLE_MAIN;
-    message.attributes.push(RouteAttribute::Table(RouteHeader::RT_TABLE_MAIN.into()));
     let mut found = None;
     kernel.dump(RouteNetlinkMessage::GetRoute(message), |message| {
         if let RouteNetlinkMessage::NewRoute(route) = message
             && let Some(to) = destination(&route).filter(|to| to.prefix() > 0 && to.overlaps(range))
+            && route.header.table != LOCAL
             && !route.attributes.contains(&RouteAttribute::Oif(but))
         {
             found.get_or_insert(to);

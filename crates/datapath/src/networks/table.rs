@@ -53,6 +53,13 @@ impl Table {
         links.ours().next()?;
         Some(render::read(&render::render(links)))
     }
+
+    /// The first thing that another one has otherwise.
+    fn differs(&self, other: &Self) -> Option<String> {
+        let line = self.lines.iter().find(|line| !other.lines.contains(line));
+        let set = || self.sets.iter().find(|(name, elements)| other.sets.get(*name) != Some(*elements));
+        line.map(|line| format!("no line `{line}`")).or_else(|| set().map(|(name, _)| format!("set {name}")))
+    }
 }
 
 /// The bridges of ours whose part of the rules is not what it should be. What is there too much and concerns none of them
@@ -114,10 +121,13 @@ pub async fn keep<R: Run + ?Sized>(run: &R, links: &Links) -> Result<bool, Troub
         section => return Err(failed(section)),
     }
     // Success is observed.
-    if look(run).await? == want {
+    let have = look(run).await?;
+    if have == want {
         return Ok(true);
     }
-    Err(Trouble::Unknown("it was written, and something else is there".into()))
+    let difference = want.zip(have).and_then(|(want, have)| want.differs(&have));
+    let difference = difference.unwrap_or_else(|| "the whole table".into());
+    Err(Trouble::Unknown(format!("it was written, and something else is there: {difference}")))
 }
 
 fn answer(output: &Output) -> Result<Sections, Trouble> {

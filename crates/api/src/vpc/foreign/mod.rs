@@ -1,7 +1,8 @@
-//! The fields we read of kube-ovn's and Submariner's objects. Everything is optional: their versions
+//! The fields we read of kube-ovn's, Submariner's and Kubernetes' own objects. Everything is optional: their versions
 //! differ, and a field that is not there is a fact, not an error.
 
 pub mod kube_ovn;
+pub mod kubernetes;
 pub mod submariner;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{

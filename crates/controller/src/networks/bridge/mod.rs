@@ -71,6 +71,8 @@ impl Bridge {
             let work = || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 let (runtime, kernel) = (runtime.map_err(unknown)?, Kernel::open().map_err(unknown)?);
+                // Another process may work here as well: both would write the rules of what they saw.
+                let _alone = namespace::alone().map_err(unknown)?;
                 runtime.block_on(work(&mut Site { kernel, nat: options.nat, within: options.within.clone() }))
             };
             let entered = namespace::inside(namespace.as_deref(), work);

@@ -17,6 +17,9 @@ use ipnet::IpNet;
 use super::held::{self, Flaws};
 use crate::local::Here;
 
+/// The word in the alias of a bridge by which the machine's owner lets it be taken over. Whoever may declare networks could
+/// otherwise have any bridge, and with it whatever runs on it.
+const ADOPTABLE: &str = "causeway-adoptable";
 /// So many names of ports say enough.
 const FEW: usize = 5;
 
@@ -82,6 +85,11 @@ impl Site {
         if is_taken(tags) && !is_plain(id) {
             let why = "letters, digits and -_.: make a name that rules can be written about";
             return Err(Trouble::Refused(format!("bridge {id}: {why}; rename it")));
+        }
+        if is_taken(tags) && !bridge.is_ours() && !tags.contains(ADOPTABLE) {
+            return Err(Trouble::Refused(format!(
+                "bridge {id} is the machine's, and nobody gave it away: ip link set dev {id} alias {ADOPTABLE}"
+            )));
         }
         let wanted = Bridge { tags: tags.clone(), ..bridge.clone() };
         let group = match held::group(&wanted, self.nat) {
@@ -155,6 +163,7 @@ impl Site {
             )));
         }
         let put = address(spec.gateway, spec.cidr)?;
+        self.announce(id, put).await?;
         self.kernel.move_address(bridge.index, Some(put), &[]).map_err(|error| trouble(id, &error))?;
         self.seen_subnet(id, spec.cidr).await
     }
@@ -173,6 +182,7 @@ impl Site {
         let put = address(gateway, range)?;
         let drop: Vec<IpNet> = bridge.addresses_of(range).filter(|address| *address != put).collect();
         settings::of_bridge(id);
+        self.announce(id, put).await?;
         self.kernel.move_address(bridge.index, Some(put), &drop).map_err(|error| trouble(id, &error))?;
         self.seen_subnet(id, range).await
     }
@@ -200,6 +210,15 @@ impl Site {
         keep(&links).await?;
         self.kernel.delete(bridge.index).map_err(|error| trouble(id, &error))?;
         Ok(Seen::Gone(id.to_owned()))
+    }
+
+    /// Has the rules know an address before it is there: else others could reach it until they do.
+    async fn announce(&mut self, id: &str, address: IpNet) -> Result<(), Trouble> {
+        let mut links = self.links()?;
+        if let Some(bridge) = links.bridges.get_mut(id) {
+            bridge.addresses.insert(address);
+        }
+        keep(&links).await
     }
 
     /// Writes the rules that follow from what there is now.

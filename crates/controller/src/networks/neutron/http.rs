@@ -175,21 +175,21 @@ impl Answer {
     /// Whether asking again at once may help.
     fn may_pass(&self) -> bool {
         let is_busy = self.status == StatusCode::TOO_MANY_REQUESTS || self.status.is_server_error();
-        is_busy && self.retry_after().is_none_or(|wish| wish.is_zero())
+        is_busy && self.retry_after().is_none()
     }
 }
 
-/// A wish in seconds or as a time of day, cut to five minutes: a wrong clock must not stop us for a day.
+/// A wish in seconds or as a time of day, cut to five minutes: a wrong clock must not stop us for a day. One for now, or for
+/// a time that has passed, is none: whoever follows it would ask without a pause.
 pub(super) fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     let text = text.trim();
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Some(
-            text.parse().map_or(LONGEST_WISH, |seconds| Duration::from_secs(seconds).min(LONGEST_WISH)),
-        );
-    }
-    let then = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
-    let wish = Duration::try_from(then.duration_since(now)).unwrap_or_default();
-    Some(wish.min(LONGEST_WISH))
+    let wish = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        text.parse().map_or(LONGEST_WISH, Duration::from_secs)
+    } else {
+        let then = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+        Duration::try_from(then.duration_since(now)).ok()?
+    };
+    Some(wish.min(LONGEST_WISH)).filter(|wish| !wish.is_zero())
 }
 
 /// A part of an address in which nothing has a meaning.
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_wish_is_in_seconds_or_a_time_of_day() {
         assert_eq!(wish("7"), Some(7));
-        assert_eq!(wish(" 0 "), Some(0));
+        assert_eq!(wish(" 8 "), Some(8));
         assert_eq!(wish("Tue, 17 Nov 2026 12:01:30 GMT"), Some(90));
     }
 
@@ -305,12 +305,12 @@ mod tests {
         assert_eq!(wish("86400"), Some(300));
         assert_eq!(wish("99999999999999999999999999"), Some(300));
         assert_eq!(wish("Wed, 18 Nov 2026 12:00:00 GMT"), Some(300));
-        assert_eq!(wish("Mon, 16 Nov 2026 12:00:00 GMT"), Some(0));
+        assert_eq!(wish("Mon, 16 Nov 2026 12:00:00 GMT"), None);
     }
 
     #[test]
     fn what_is_no_wish_is_none() {
-        for text in ["", "soon", "-1", "1.5", "+3", "Tue, 99 Nov 2026 12:01:30 GMT"] {
+        for text in ["", " 0 ", "soon", "-1", "1.5", "+3", "Tue, 99 Nov 2026 12:01:30 GMT"] {
             assert_eq!(wish(text), None, "{text}");
         }
     }

@@ -78,8 +78,7 @@ impl Neutron {
 }
 
 fn is_of(row: &Row, project: Option<&str>) -> bool {
-    // Not every answer says whose it is.
-    project.is_none_or(|project| row.text("project_id").is_none_or(|its| its == project))
+    project.is_none_or(|project| row.text("project_id") == Some(project))
 }
 
 fn kept(rows: Rows, is_meant: impl Fn(&Row) -> Result<bool, Trouble>) -> Result<Rows, Trouble> {

@@ -110,13 +110,19 @@ fn set(name: &str, kind: &str, elements: impl Iterator<Item = impl Display>) -> 
     format!("set {name} {{\n{kind}\n{line}}}\n")
 }
 
-/// A listing, with the elements of sets in one order and addresses in one spelling.
+/// A listing, with the elements of sets in one order and addresses in one spelling. Newer versions of nftables have another
+/// word for what a lookup of a route is asked for.
 pub(super) fn read(listing: &str) -> Table {
     let mut table = Table::default();
     let mut rest = listing.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     while let Some(line) = rest.next() {
         let Some(first) = line.strip_prefix("elements = {") else {
-            table.lines.push(line.split_whitespace().collect::<Vec<_>>().join(" "));
+            table.lines.push(
+                line.split_whitespace()
+                    .collect::<Vec<_>>()
+                    .join(" ")
+                    .replace(" check missing ", " oif missing "),
+            );
             continue;
         };
         let mut text = first.to_owned();
@@ -195,6 +201,7 @@ mod tests {
             )
             .replace("set own4", "\n\tset   own4");
         assert_eq!(read(&printed), read(&text));
+        assert_eq!(read(&text.replace("iif oif missing", "iif check missing")), read(&text));
         assert_ne!(read(&text.replace("@pairs drop", "@pairs accept")), read(&text));
         assert_ne!(read(&text.replace(", 10.7.0.0/24", "")), read(&text));
     }
