@@ -9,7 +9,7 @@ fn home() -> Home {
 }
 
 fn want(goal: Goal) -> Want {
-    Want { uid: "u1".into(), name: "ns1/a".into(), goal }
+    Want { uid: "u1".into(), name: "ns1/a".into(), subnet: None, goal }
 }
 
 fn present() -> Want {

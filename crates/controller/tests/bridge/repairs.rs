@@ -55,7 +55,7 @@ async fn whatever_somebody_does_to_a_bridge_is_put_right() {
         ("ip link set {} alias ''", &["tag_network", "tag_subnet"]),
         ("ip link set {} alias causeway-uid=a", &["tag_network", "tag_subnet"]),
         ("ip addr flush dev {}", &["repair_network", "create_subnet"]),
-        ("ip addr add 10.1.0.7/24 dev {}", &["repair_network", "change_subnet"]),
+        ("ip addr add 10.1.0.7/24 dev {}", &["change_subnet"]),
         ("ip link del {}", &["create_network", "tag_network", "create_subnet"]),
         ("nft delete table inet causeway-networks", &["repair_network"]),
         ("nft add rule inet causeway-networks forward accept", &["repair_network"]),
@@ -151,7 +151,7 @@ async fn what_is_let_go_stays_and_is_nobodys() {
     let Goal::Present { spec, .. } = its().goal else { panic!("it should be there") };
     let adopt = Some(link_name("a"));
     let goal = Goal::Present { spec, may_replace: false, adopt, known: None };
-    let z = Want { uid: "z".into(), name: "ns1/z".into(), goal };
+    let z = Want { uid: "z".into(), name: "ns1/z".into(), subnet: None, goal };
     let trouble = site.converge(&z).await.expect_err("it is the machine's");
     assert!(trouble.to_string().contains("alias causeway-adoptable"), "{trouble}");
     assert_eq!((site.look(Look::All).await, site.table()), (vec![], None));

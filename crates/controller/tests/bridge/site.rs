@@ -114,11 +114,11 @@ fn provider(machine: &Netns, nat: bool) -> Bridge {
 pub(crate) fn want(uid: &str, cidr: &str, gateway: &str) -> Want {
     let spec = NetworkSpec::parse(cidr, Some(gateway)).expect("a spec");
     let goal = Goal::Present { spec, may_replace: false, adopt: None, known: None };
-    Want { uid: uid.into(), name: format!("ns1/{uid}"), goal }
+    Want { uid: uid.into(), name: format!("ns1/{uid}"), subnet: None, goal }
 }
 
 pub(crate) fn absent(uid: &str) -> Want {
-    Want { uid: uid.into(), name: format!("ns1/{uid}"), goal: Goal::Absent }
+    Want { uid: uid.into(), name: format!("ns1/{uid}"), subnet: None, goal: Goal::Absent }
 }
 
 pub(crate) fn released(uid: &str) -> Want {

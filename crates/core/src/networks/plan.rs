@@ -20,6 +20,8 @@ pub struct Want {
     pub uid: String,
     /// The name of its network.
     pub name: String,
+    /// The id that the object says its subnet has: it is its own also without marks, as long as it has nobody else's.
+    pub subnet: Option<String>,
     /// What should become of it.
     pub goal: Goal,
 }
@@ -288,11 +290,11 @@ pub fn plan(home: &Home, want: &Want, have: &[&Held], looked: bool) -> Todo {
             let present = Present { home, want, main, adopts, looked };
             present.network().or_else(|| present.subnet(*spec, *may_replace)).unwrap_or_else(|| {
                 let extra = have.iter().find(|held| held.id != main.id && is_its(home, want, held));
-                extra.map_or(Todo::Nothing, |extra| delete(home, extra))
+                extra.map_or(Todo::Nothing, |extra| delete(home, Some(want), extra))
             })
         }
         Goal::Absent => match have.iter().find(|held| is_its(home, want, held)) {
-            Some(held) => delete(home, held),
+            Some(held) => delete(home, Some(want), held),
             None if looked => Todo::Nothing,
             None => Todo::Look,
         },
@@ -409,16 +411,17 @@ impl Present<'_> {
 
     fn subnet(&self, spec: NetworkSpec, may_replace: bool) -> Option<Todo> {
         let network = || self.main.id.clone();
-        let is_ours = |subnet: &HeldSubnet| match subnet.owner(self.home) {
+        let is_ours = |id: &String, subnet: &HeldSubnet| match subnet.owner(self.home) {
             Owner::Object(uid) if uid == self.want.uid => true,
             Owner::Unfinished => true,
             // Also one that an object had which is no more: its network is nobody's.
             Owner::Object(_) | Owner::Namesake | Owner::Others => {
                 let is_free = !mark::names_another_home(self.home, &subnet.tags);
-                self.adopts && subnet.cidr == spec.cidr && is_free
+                let adopts = self.adopts && subnet.cidr == spec.cidr && is_free;
+                adopts || is_known(self.home, self.want, id, subnet)
             }
         };
-        let mut ours = self.main.subnets.iter().filter(|(_, subnet)| is_ours(subnet));
+        let mut ours = self.main.subnets.iter().filter(|(id, subnet)| is_ours(id, subnet));
         let stale = ours.clone().find(|(_, subnet)| subnet.cidr != spec.cidr);
         let drop = |(id, subnet): (&String, &HeldSubnet)| {
             let revision = subnet.revision;
@@ -469,10 +472,18 @@ impl Present<'_> {
     }
 }
 
+/// Whether a subnet is the one that an object says it has, though no mark says so any more.
+fn is_known(home: &Home, want: &Want, id: &str, subnet: &HeldSubnet) -> bool {
+    want.subnet.as_deref() == Some(id) && !mark::names_another(home, &want.uid, &subnet.tags)
+}
+
 /// Deletes a network, unless that would take along what is not ours.
-pub(super) fn delete(home: &Home, held: &Held) -> Todo {
-    let is_foreign = |subnet: &HeldSubnet| matches!(subnet.owner(home), Owner::Namesake | Owner::Others);
-    match held.subnets.iter().find(|(_, subnet)| is_foreign(subnet)) {
+pub(super) fn delete(home: &Home, want: Option<&Want>, held: &Held) -> Todo {
+    let is_foreign = |id: &str, subnet: &HeldSubnet| {
+        let is_known = want.is_some_and(|want| is_known(home, want, id, subnet));
+        matches!(subnet.owner(home), Owner::Namesake | Owner::Others) && !is_known
+    };
+    match held.subnets.iter().find(|(id, subnet)| is_foreign(id, subnet)) {
         Some((subnet, _)) => {
             Todo::Stuck(Stuck::ForeignSubnet { network: held.id.clone(), subnet: subnet.clone() })
         }

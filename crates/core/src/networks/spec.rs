@@ -106,7 +106,7 @@ impl NetworkSpec {
 }
 
 fn range(text: &str) -> Result<Cidr, BadSpec> {
-    let net: IpNet = text.parse().map_err(|_| BadSpec::Cidr(few(text)))?;
+    let net = net(text).ok_or_else(|| BadSpec::Cidr(few(text)))?;
     let cidr = Cidr::containing(net);
     if cidr.address() != net.addr() {
         return Err(BadSpec::HostBits { text: few(text), range: cidr });
@@ -119,6 +119,13 @@ fn range(text: &str) -> Result<Cidr, BadSpec> {
         Some(what) => Err(BadSpec::Special(cidr, what)),
         None => Ok(cidr),
     }
+}
+
+/// A range in the one spelling that everybody reads alike: `010.0.0.0/08` is eight to some.
+fn net(text: &str) -> Option<IpNet> {
+    let (address, prefix) = text.split_once('/')?;
+    let is_plain = prefix == "0" || prefix.starts_with(|first: char| ('1'..='9').contains(&first));
+    IpNet::new(address.parse().ok()?, prefix.parse().ok().filter(|_| is_plain)?).ok()
 }
 
 /// What no host has an address of. Ranges are no wider than these are.

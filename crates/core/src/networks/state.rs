@@ -271,7 +271,8 @@ impl State {
             },
             Err(_) => Goal::Frozen,
         };
-        Want { uid: network.uid.clone(), name: network.key.to_string(), goal }
+        let (uid, name) = (network.uid.clone(), network.key.to_string());
+        Want { uid, name, subnet: network.status.subnet_id.clone(), goal }
     }
 
     /// The kind of cloud that an object says it is in, and what it is called there, where that is not ours.
@@ -310,6 +311,9 @@ impl State {
     /// The network of the cloud that is an object's by its marks; of several the one that the object names.
     pub fn its(&self, network: &Network) -> Option<&Held> {
         let (home, want) = (self.home.as_ref()?, self.want(network));
+        if self.elsewhere(network).is_some() {
+            return None;
+        }
         let its = self.have(network).into_iter().filter(|held| plan::is_its(home, &want, held));
         its.max_by_key(|held| Some(&held.id) == network.status.network_id.as_ref())
     }
@@ -318,7 +322,7 @@ impl State {
     pub fn todo_of_orphan(&self, id: &str) -> Option<Todo> {
         let (home, cloud) = self.home.as_ref().zip(self.cloud.as_ref())?;
         let held = cloud.get(id).filter(|_| self.orphans.contains(id))?;
-        self.is_lost(home, held).then(|| plan::delete(home, held))
+        self.is_lost(home, held).then(|| plan::delete(home, None, held))
     }
 
     /// The one among objects that a network of the cloud belongs to.

@@ -619,3 +619,23 @@ fn a_network_that_is_half_made_says_already_where_it_is() {
     assert_eq!(status.network_id.as_deref(), Some(only(&world).id.as_str()));
     assert_eq!(status.provider.as_deref(), Some("memory"));
 }
+
+#[test]
+fn a_subnet_that_lost_its_marks_gets_them_back_and_goes_with_its_object() {
+    let strip = |world: &mut World| {
+        let held = world.sky.networks.values_mut().next().expect("a network");
+        for subnet in held.subnets.values_mut() {
+            (subnet.tags, subnet.description) = Default::default();
+        }
+    };
+    let mut world = settled("blue");
+    strip(&mut world);
+    world.settle();
+    assert_eq!(world.ready("blue").0, Truth::True);
+    let subnet = only(&world).subnets.values().next().expect("its subnet").clone();
+    assert_eq!(subnet.owner(&home()), Owner::Object("uid-blue"));
+    strip(&mut world);
+    world.edit("blue", |it| it.deleting = true);
+    world.settle();
+    assert!(world.sky.networks.is_empty() && world.objects.is_empty());
+}

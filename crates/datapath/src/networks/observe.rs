@@ -19,8 +19,6 @@ use super::mark::{Group, tags};
 use super::{Bridge, Links};
 use crate::netlink::Netlink;
 
-/// The table of the machine's own addresses.
-const LOCAL: u8 = 255;
 /// A list that changed while it was made is made again, so often.
 const TRIES: u32 = 20;
 
@@ -50,10 +48,10 @@ fn try_to_observe(kernel: &mut Netlink) -> io::Result<Links> {
     })?;
     kernel.dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()), |message| {
         if let RouteNetlinkMessage::NewAddress(message) = message
-            && let Some(address) = lasting(&message)
+            && let Some(address) = address(&message)
         {
             let index = message.header.index;
-            match names.get(&index).and_then(|name| links.bridges.get_mut(name)) {
+            match names.get(&index).and_then(|name| links.bridges.get_mut(name)).filter(|_| lasts(&message)) {
                 Some(bridge) => drop(bridge.addresses.insert(address)),
                 None => links.elsewhere.push((index, address)),
             }
@@ -87,7 +85,7 @@ pub(super) fn ports(kernel: &mut Netlink, index: u32) -> io::Result<Vec<String>>
 }
 
 /// Where packets for a range, or for a part of it, go by now, if not to this link: the first route but a default one, of
-/// any table but that of the machine's own addresses.
+/// any table: that of the machine's own addresses too, whichever scope and life they have.
 pub(super) fn route_elsewhere(kernel: &mut Netlink, range: Cidr, but: u32) -> io::Result<Option<Cidr>> {
     let mut message = RouteMessage::default();
     message.header.address_family = match range.family() {
@@ -98,7 +96,6 @@ pub(super) fn route_elsewhere(kernel: &mut Netlink, range: Cidr, but: u32) -> io
     kernel.dump(RouteNetlinkMessage::GetRoute(message), |message| {
         if let RouteNetlinkMessage::NewRoute(route) = message
             && let Some(to) = destination(&route).filter(|to| to.prefix() > 0 && to.overlaps(range))
-            && route.header.table != LOCAL
             && !route.attributes.contains(&RouteAttribute::Oif(but))
         {
             found.get_or_insert(to);
@@ -153,16 +150,16 @@ fn has_spanning_tree(info: &LinkInfo) -> bool {
     infos.iter().any(is_on)
 }
 
-/// An address that stays and that can be reached from elsewhere.
-fn lasting(message: &AddressMessage) -> Option<IpNet> {
-    if message.header.scope != AddressScope::Universe
-        || !message.header.flags.contains(AddressHeaderFlags::Permanent)
-    {
-        return None;
-    }
+/// Whether an address stays and can be reached from elsewhere.
+fn lasts(message: &AddressMessage) -> bool {
+    message.header.scope == AddressScope::Universe
+        && message.header.flags.contains(AddressHeaderFlags::Permanent)
+}
+
+fn address(message: &AddressMessage) -> Option<IpNet> {
     // On a link between two the other one is the peer's.
     let find = |pick: fn(&AddressAttribute) -> Option<IpAddr>| message.attributes.iter().find_map(pick);
     let local = find(|it| if let AddressAttribute::Local(it) = it { Some(*it) } else { None });
-    let address = || find(|it| if let AddressAttribute::Address(it) = it { Some(*it) } else { None });
-    IpNet::new(local.or_else(address)?, message.header.prefix_len).ok()
+    let other = || find(|it| if let AddressAttribute::Address(it) = it { Some(*it) } else { None });
+    IpNet::new(local.or_else(other)?, message.header.prefix_len).ok()
 }

@@ -22,12 +22,15 @@ pub fn forward(family: Family) -> io::Result<()> {
     std::fs::write(file(forwarding(family)), "1")
 }
 
-/// What a bridge of ours needs, as far as it can be set: an address that goes takes no other one along, and no host can have
-/// the machine take it for a router.
+/// What a bridge of ours needs, as far as it can be set: an address that goes takes no other one along, nobody asks there for
+/// an address of another link, and no host can have the machine take it for a router.
 pub fn of_bridge(name: &str) {
-    for (family, setting, value) in
-        [("ipv4", "promote_secondaries", "1"), ("ipv6", "accept_ra", "0"), ("ipv6", "autoconf", "0")]
-    {
+    for (family, setting, value) in [
+        ("ipv4", "promote_secondaries", "1"),
+        ("ipv4", "arp_ignore", "1"),
+        ("ipv6", "accept_ra", "0"),
+        ("ipv6", "autoconf", "0"),
+    ] {
         // A container may not be allowed to, and a kernel may have no IPv6: all goes on without it.
         let _ = std::fs::write(format!("/proc/sys/net/{family}/conf/{name}/{setting}"), value);
     }

@@ -21,7 +21,7 @@ pub(super) struct Flaws {
 /// Everything that was looked for.
 pub(super) fn found(home: &Home, look: &Look, links: &Links, nat: bool, flaws: &Flaws) -> Vec<Held> {
     let bridges = links.bridges.iter().filter(|(name, bridge)| is_meant(home, look, name, bridge));
-    bridges.map(|(name, bridge)| held(home, look, name, bridge, broken(name, bridge, nat, flaws))).collect()
+    bridges.map(|(name, bridge)| held(home, look, name, bridge, broken(name, links, nat, flaws))).collect()
 }
 
 fn is_meant(home: &Home, look: &Look, name: &str, bridge: &Bridge) -> bool {
@@ -102,7 +102,8 @@ pub(super) fn group(bridge: &Bridge, nat: bool) -> Option<Group> {
 }
 
 /// What is not in order of a bridge that is marked.
-pub(super) fn broken(name: &str, bridge: &Bridge, nat: bool, flaws: &Flaws) -> Option<String> {
+pub(super) fn broken(name: &str, links: &Links, nat: bool, flaws: &Flaws) -> Option<String> {
+    let bridge = links.bridges.get(name)?;
     let group = group(bridge, nat)?;
     let mut broken = Vec::new();
     if !bridge.up {
@@ -117,6 +118,11 @@ pub(super) fn broken(name: &str, bridge: &Bridge, nat: bool, flaws: &Flaws) -> O
     if flaws.rules.contains(name) {
         broken.push("the rules that keep it apart from others are not what they should be".to_owned());
     }
+    let overlaps =
+        bridge.ranges().into_iter().filter_map(|range| Some((range, links.overlap(range, bridge.index)?)));
+    broken.extend(overlaps.map(|(range, (_, other))| {
+        format!("another link has an address in {other}, which shares addresses with {range}")
+    }));
     let families: Vec<Family> = bridge.ranges().into_iter().map(Cidr::family).collect();
     let off = flaws.forwarding.iter().filter(|family| nat && families.contains(family));
     broken.extend(off.map(|family| format!("{} is 0", forwarding(*family))));

@@ -130,7 +130,7 @@ impl Site {
         settings::of_bridge(id);
         let links = self.settle().await?;
         let bridge = find(&links, id)?;
-        match held::broken(id, bridge, self.nat, &flaws(&links).await?) {
+        match held::broken(id, &links, self.nat, &flaws(&links).await?) {
             Some(broken) => Err(Trouble::Refused(format!("bridge {id} does not stay in order: {broken}"))),
             None => Ok(Seen::Network(held::plain(id, bridge))),
         }

@@ -9,19 +9,25 @@ use causeway_core::{Cidr, Family};
 use super::{TABLE, Table};
 use crate::networks::{Bridge, Links};
 
-/// Who sends under an address that is not on his network would have the answer sent to somebody else; one who has none yet
-/// sends under none. Then another's hosts, and another's gateway, which is an address of this very machine. Bridged packets
-/// also come by where `br_netfilter` is loaded, from a bridge to itself.
+/// Who sends under an address that is not on his network would have the answer sent to somebody else, and outside he would
+/// begin a conversation in another's name; one who has no address yet sends under none, to all. Then another's gateway,
+/// which is this very machine, under whichever address of its range. Bridged packets also come by where `br_netfilter` is
+/// loaded, from a bridge to itself.
 const APART: &str = "\
 chain prerouting {
 type filter hook prerouting priority -300; policy accept;
 iifname @bridges ip saddr != 0.0.0.0 fib saddr . iif oif missing drop comment \"nobody sends under another's address\"
+iifname @bridges ip saddr != 0.0.0.0 fib saddr type broadcast drop comment \"nor under everybody's\"
+iifname @bridges ip saddr 0.0.0.0 ip daddr != 255.255.255.255 drop comment \"under none only to all\"
 iifname @bridges ip6 saddr != :: fib saddr . iif oif missing drop comment \"nobody sends under another's address\"
+iifname @bridges ip6 saddr :: ip6 daddr != ff02::/16 drop comment \"under none only to all\"
+iifname != \"lo\" iifname != @bridges ip saddr @ranges4 drop comment \"nor does anybody outside\"
+iifname != \"lo\" iifname != @bridges ip6 saddr @ranges6 drop comment \"nor does anybody outside\"
 }
 chain input {
 type filter hook input priority 0; policy accept;
-iifname != \"lo\" ip daddr @gateways4 iifname . ip daddr != @own4 drop comment \"a gateway is its network's\"
-iifname != \"lo\" ip6 daddr @gateways6 iifname . ip6 daddr != @own6 drop comment \"a gateway is its network's\"
+iifname != \"lo\" ip daddr @ranges4 iifname . ip daddr != @own4 drop comment \"a gateway is its network's\"
+iifname != \"lo\" ip6 daddr @ranges6 iifname . ip6 daddr != @own6 drop comment \"a gateway is its network's\"
 }
 ";
 
@@ -42,6 +48,7 @@ iifname @bridges oifname @bridges iifname . oifname != @pairs drop comment \"one
 iifname @bridges iifname != @open iifname . oifname != @pairs drop comment \"a network's hosts reach their own network\"
 oifname @bridges oifname != @open iifname . oifname != @pairs drop comment \"and nobody else reaches them\"
 oifname @open iifname . oifname != @pairs ct state invalid,new,untracked drop comment \"unless they began\"
+oifname @open iifname . oifname != @pairs ct direction original drop comment \"unless they began\"
 }
 ";
 
@@ -58,35 +65,31 @@ ip6 saddr @nat6 ip6 daddr != @nat6 oifname != @bridges masquerade comment \"what
 /// The table that these links need.
 pub(super) fn render(links: &Links) -> String {
     let ours: Vec<_> = links.ours().collect();
-    let addresses = |family| {
-        let all = ours.iter().flat_map(|(name, bridge)| bridge.addresses.iter().map(|it| (*name, it.addr())));
-        all.filter(move |(_, address)| Family::of(*address) == family)
-    };
-    let nat: BTreeSet<Cidr> = ours
-        .iter()
-        .filter(|(_, bridge)| bridge.group.has_nat())
-        .flat_map(|(_, bridge)| bridge.ranges())
-        .collect();
+    let all: BTreeSet<Cidr> = ours.iter().flat_map(|(_, bridge)| bridge.ranges()).collect();
+    let open = || ours.iter().filter(|(_, bridge)| bridge.group.has_nat());
+    let nat: BTreeSet<Cidr> = open().flat_map(|(_, bridge)| bridge.ranges()).collect();
     let mut text =
         format!("table inet {TABLE} {{\ncomment \"Causeway's: written as a whole, never by hand\"\n");
     text += &set("bridges", "type ifname", ours.iter().map(|(name, _)| quoted(name)));
     let pairs = ours.iter().map(|(name, _)| format!("{} . {}", quoted(name), quoted(name)));
     text += &set("pairs", "type ifname . ifname", pairs);
     for (family, digit, kind) in [(Family::V4, 4, "ipv4_addr"), (Family::V6, 6, "ipv6_addr")] {
-        let gateways = addresses(family).map(|(_, address)| address);
-        text += &set(&format!("gateways{digit}"), &format!("type {kind}"), gateways);
-        let own = addresses(family).map(|(name, address)| format!("{} . {address}", quoted(name)));
-        text += &set(&format!("own{digit}"), &format!("type ifname . {kind}"), own);
+        let of_family = |range: &Cidr| range.family() == family;
+        let interval = format!("type {kind}\nflags interval");
+        text += &set(&format!("ranges{digit}"), &interval, widest(&all).filter(of_family));
+        let own = ours.iter().flat_map(|(name, bridge)| {
+            let ranges: Vec<Cidr> = widest(&bridge.ranges()).filter(of_family).collect();
+            ranges.into_iter().map(|range| format!("{} . {range}", quoted(name)))
+        });
+        text += &set(&format!("own{digit}"), &format!("type ifname . {kind}\nflags interval"), own);
         if !nat.is_empty() {
-            let ranges = widest(&nat).filter(|range| range.family() == family);
-            text += &set(&format!("nat{digit}"), &format!("type {kind}\nflags interval"), ranges);
+            text += &set(&format!("nat{digit}"), &interval, widest(&nat).filter(of_family));
         }
     }
     if nat.is_empty() {
         return text + APART + CLOSED + "}\n";
     }
-    let open = ours.iter().filter(|(_, bridge)| bridge.group.has_nat());
-    text += &set("open", "type ifname", open.map(|(name, _)| quoted(name)));
+    text += &set("open", "type ifname", open().map(|(name, _)| quoted(name)));
     text + APART + OPEN + NAT + "}\n"
 }
 
@@ -142,7 +145,6 @@ pub(super) fn concerns(elements: &BTreeSet<String>, name: &str, bridge: &Bridge)
     let name = quoted(name);
     let has = |text: String| elements.contains(&text);
     elements.iter().any(|element| element.split_whitespace().any(|word| word == name))
-        || bridge.addresses.iter().any(|address| has(address.addr().to_string()))
         || bridge.ranges().into_iter().any(|range| has(range.to_string()))
 }
 
