@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
-use crate::follow::describe;
+use crate::words::describe;
 use crate::write::posting;
 
 /// The times of a lease.
@@ -186,7 +186,11 @@ impl Candidate {
                 Ok(Ok(None)) => self.until_it_may_be_free(&mut waiting).await,
                 // It may be free as it is, so that no watch would report anything.
                 Ok(Err(error)) => {
-                    tracing::warn!(lease = self.name, %error, "the lease cannot be read or written; trying again");
+                    tracing::warn!(
+                        lease = self.name,
+                        error = describe(&error),
+                        "the lease cannot be read or written; trying again"
+                    );
                     sleep(self.times.retry).await;
                 }
                 Err(_) => tracing::warn!(lease = self.name, "no answer about the lease; trying again"),
@@ -274,7 +278,13 @@ impl Candidate {
     pub async fn release(&self) {
         match timeout(self.times.renew, self.give_up()).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(lease = self.name, %error, "the lease could not be given up"),
+            Ok(Err(error)) => {
+                tracing::warn!(
+                    lease = self.name,
+                    error = describe(&error),
+                    "the lease could not be given up"
+                );
+            }
             Err(_) => tracing::warn!(lease = self.name, "no answer to giving the lease up"),
         }
     }
@@ -357,7 +367,7 @@ impl Held<'_> {
                     next = sent + times.renew;
                 }
                 Ok(Err(error)) => {
-                    tracing::warn!(%error, "the lease could not be renewed; trying again");
+                    tracing::warn!(error = describe(&error), "the lease could not be renewed; trying again");
                     next = Instant::now() + times.retry;
                 }
                 Err(_) => {

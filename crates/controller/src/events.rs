@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::election::Term;
+use crate::words::describe;
 
 /// The longest note that an API server takes, in bytes.
 const MAX_NOTE: usize = 1024;
@@ -90,7 +91,7 @@ pub async fn publish(client: Client, reporter: Reporter, mut line: Line, stop: C
             secondary: None,
         };
         if let Some(Err(error)) = stop.run_until_cancelled(recorder.publish(&event, &news.about)).await {
-            tracing::warn!(object = ?news.about.name, reason = event.reason, %error, "an event could not be published");
+            tracing::warn!(object = ?news.about.name, reason = event.reason, error = describe(&error), "an event could not be published");
         }
     }
 }

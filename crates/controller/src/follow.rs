@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::found::Found;
 use crate::pace::Pace;
+use crate::words::describe;
 
 pub use compact::Decode;
 use round::{Follower, Round};
@@ -366,26 +367,6 @@ async fn follow(target: Target, mut pace: Pace, inbox: &mut dyn Inbox) -> Infall
         reported = Some(why.clone());
         inbox.interrupted(why);
         sleep(pace.pause() + later.mul_f64(pace.chance())).await;
-    }
-}
-
-/// An error in one line for a person: of a server's answer its message.
-pub fn describe(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
-        kube::Error::Api(status) => format!("the API server answered {}", status.code),
-        other => {
-            let mut text = other.to_string();
-            let mut cause = std::error::Error::source(other);
-            while let Some(inner) = cause {
-                let inner_text = inner.to_string();
-                if !text.contains(&inner_text) {
-                    text = format!("{text}: {inner_text}");
-                }
-                cause = inner.source();
-            }
-            text
-        }
     }
 }
 

@@ -26,6 +26,7 @@ pub mod room;
 pub mod rules;
 pub mod sources;
 pub mod vpc;
+pub mod words;
 pub mod worker;
 pub mod write;
 
@@ -177,7 +178,11 @@ pub async fn until_end(mut parts: Parts, stop: CancellationToken) -> anyhow::Res
             result = Err(end.err().unwrap_or_else(|| anyhow!("it ended by itself"))).context(part);
             stop.cancel();
         } else if let Err(error) = end {
-            tracing::warn!(part, error = format!("{error:#}"), "ended with an error while stopping");
+            tracing::warn!(
+                part,
+                error = words::describe(error.as_ref()),
+                "ended with an error while stopping"
+            );
         }
     }
     result

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::election::Term;
 use crate::queue::Next;
+use crate::words::describe;
 
 /// Patches an object's status, guarded by the version given; returns the object as written.
 pub async fn status<K>(term: &Term, api: &Api<K>, name: &str, version: &str, status: Value) -> Result<K, Next>
@@ -112,7 +113,7 @@ async fn send<T>(
         }
         Err(kube::Error::Api(status)) if status.code == 404 && when_missing == Next::Done => Err(Next::Done),
         Err(error) => {
-            tracing::warn!(what, %error, "could not be written");
+            tracing::warn!(what, error = describe(&error), "could not be written");
             Err(Next::Retry)
         }
     }

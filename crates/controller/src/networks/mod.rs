@@ -26,11 +26,12 @@ use tokio::time::Instant;
 
 use self::provider::NetworkProvider;
 use crate::election::Term;
-use crate::follow::{Watch, describe};
+use crate::follow::Watch;
 use crate::found::by_key;
 use crate::queue::Next;
 use crate::room::{self, Desk, Duty, House, Parts, Room, Who};
 use crate::sources::{Feed, Sources, Standing};
+use crate::words::describe;
 
 /// How the room runs.
 #[derive(Debug, Clone)]

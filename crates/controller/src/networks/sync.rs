@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use super::Networks;
 use super::provider::NetworkProvider;
 use crate::election::Term;
-use crate::follow::describe;
 use crate::queue::Next;
+use crate::words::describe;
 
 /// The most steps and looks at a time: no network needs more, and two who undo each other's work take turns.
 const AT_A_TIME: usize = 16;

@@ -17,6 +17,7 @@ use super::Rules;
 use crate::follow::Watch;
 use crate::found::Found;
 use crate::sources::Sources;
+use crate::words::describe;
 use crate::write::{deleting, patching, posting};
 
 /// Marks the Leases of replicas.
@@ -78,12 +79,15 @@ pub(super) async fn run(room: Arc<Rules>) -> anyhow::Result<()> {
     let mut swept: Option<Instant> = None;
     loop {
         if let Err(error) = renew(&room, &leases, &name).await {
-            tracing::warn!(%error, "this replica's lease could not be renewed");
+            tracing::warn!(error = describe(&error), "this replica's lease could not be renewed");
         }
         if swept.is_none_or(|swept| swept.elapsed() >= SWEPT_EVERY) {
             swept = Some(Instant::now());
             if let Err(error) = sweep(&room, &leases).await {
-                tracing::warn!(%error, "leases that crashed replicas left behind could not be deleted");
+                tracing::warn!(
+                    error = describe(&error),
+                    "leases that crashed replicas left behind could not be deleted"
+                );
             }
         }
         if room.house.stop.run_until_cancelled(sleep(SILENT / 4)).await.is_none() {
@@ -94,7 +98,7 @@ pub(super) async fn run(room: Arc<Rules>) -> anyhow::Result<()> {
     let params = DeleteParams::default();
     let deleted = leases.delete(&name, &params);
     if let Ok(Err(error)) = tokio::time::timeout(Duration::from_secs(2), deleted).await {
-        tracing::warn!(%error, "this replica's lease could not be deleted");
+        tracing::warn!(error = describe(&error), "this replica's lease could not be deleted");
     }
     Ok(())
 }

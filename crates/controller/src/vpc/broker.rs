@@ -26,6 +26,7 @@ use super::watch::{SUBMARINER, only, record};
 use crate::follow::{Interruption, Seen, Watch};
 use crate::found::Found;
 use crate::sources::{Feed, Sources, Standing};
+use crate::words::describe;
 
 /// The namespace of the exchange unless something else is said.
 pub const DEFAULT_NAMESPACE: &str = "submariner-k8s-broker";
@@ -168,7 +169,7 @@ async fn find(feed: &Feed<Vpc>, room: &Vpc, coordinates: &mut Known) -> (Access,
             Ok(found) => return found,
             Err(error) => {
                 tracing::warn!(
-                    error = format!("{error:#}"),
+                    error = describe(error.as_ref()),
                     "the broker's coordinates cannot be used; trying again"
                 );
             }
@@ -205,7 +206,9 @@ async fn until_other_access(
         match read_access(&room.house.client, &known).await {
             Ok(now) if now != *access => return,
             Ok(_) => {}
-            Err(error) => tracing::debug!(error = format!("{error:#}"), "the broker's Secret cannot be read"),
+            Err(error) => {
+                tracing::debug!(error = describe(error.as_ref()), "the broker's Secret cannot be read");
+            }
         }
     }
 }

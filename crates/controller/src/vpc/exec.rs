@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::Vpc;
+use crate::words::describe;
 
 /// Pipes of an exec hold this much: an observation of a few dozen tunnels.
 const PIPE: usize = 64 * 1024;
@@ -138,7 +139,7 @@ fn refusal(error: &kube::Error) -> RunError {
         kube::Error::Api(status) if status.code >= 500 => RunError::Lost(status.message.clone()),
         kube::Error::Api(status) => RunError::Refused(status.message.clone()),
         kube::Error::UpgradeConnection(error) => RunError::Refused(error.to_string()),
-        other => RunError::Unreachable(other.to_string()),
+        other => RunError::Unreachable(describe(other)),
     }
 }
 

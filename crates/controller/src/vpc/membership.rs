@@ -21,6 +21,7 @@ use crate::follow::{Interruption, Seen, Watch};
 use crate::found::Found;
 use crate::queue::Next;
 use crate::sources::Feed;
+use crate::words::describe;
 use crate::write::{created, deleting, guarded, posting};
 
 /// A claim outlasts this many resyncs without renewal.
@@ -132,7 +133,7 @@ async fn own_uid(feed: &Feed<Vpc>, room: &Vpc) -> String {
                 }
             }
             Ok(_) => tracing::warn!("namespace kube-system has no uid"),
-            Err(error) => tracing::debug!(%error, "no answer yet about our own uid"),
+            Err(error) => tracing::debug!(error = describe(&error), "no answer yet about our own uid"),
         }
         sleep(pace.pause()).await;
     }
