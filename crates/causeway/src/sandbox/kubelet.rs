@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use causeway_controller::words::describe;
 use futures::future::join_all;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -112,7 +113,7 @@ impl Kubelet {
         for step in plan(self.sets, role, &scene) {
             tracing::debug!(cluster = %self.fabric.cluster(), pod = role.short(), ?step, "kubelet");
             if let Err(error) = self.carry_out(role, &scene, step).await {
-                let error = format!("{error:#}");
+                let error = describe(error.as_ref());
                 tracing::warn!(cluster = %self.fabric.cluster(), pod = role.short(), error, "trying again");
                 return false;
             }
@@ -248,7 +249,7 @@ fn note<T, K: Ord, V>(
     match event {
         Ok(Some(event)) => listed.take(event, view),
         Ok(None) => anyhow::bail!("a watch of the kubelet ended"),
-        Err(error) => tracing::warn!(%error, "a watch of the kubelet"),
+        Err(error) => tracing::warn!(error = describe(&error), "a watch of the kubelet"),
     }
     Ok(())
 }

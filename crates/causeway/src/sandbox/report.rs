@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
+use causeway_controller::words::describe;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use serde::Serialize;
@@ -100,7 +101,7 @@ impl Report {
 
     /// It did not even come up.
     pub(super) fn failed(folder: &Path, error: &anyhow::Error) -> Report {
-        Report { reason: Some(format!("{error:#}")), ..Report::new(folder) }
+        Report { reason: Some(describe(error.as_ref())), ..Report::new(folder) }
     }
 
     /// For a terminal.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use causeway_apiserver::{Config, Server};
+use causeway_controller::words::describe;
 use kube::Client;
 use tokio::task::JoinSet;
 
@@ -55,7 +56,7 @@ impl ApiServer {
             ApiServer::Embedded(server) => server.shutdown().await,
             ApiServer::Given(given) => {
                 if let Err(error) = given.sweep().await {
-                    tracing::warn!(error = format!("{error:#}"), "a given API server is left as it is");
+                    tracing::warn!(error = describe(error.as_ref()), "a given API server is left as it is");
                 }
             }
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use causeway_controller::words::describe;
 use futures::future::{join_all, try_join_all};
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, ListParams};
@@ -213,7 +214,7 @@ impl Sandbox {
         report.tunnels = self.tunnels(outcome.is_ok()).await;
         let outcome = outcome.and(distributed).and(kept).and(mended);
         let hint = "what went on is in its logs/ (--dir keeps them)";
-        report.reason = outcome.err().map(|error| format!("{error:#}; {hint}"));
+        report.reason = outcome.err().map(|error| format!("{}; {hint}", describe(error.as_ref())));
         if report.reason.is_none() && report.proof.as_ref().is_some_and(|proof| !proof.holds()) {
             report.reason = Some("packets crossed, but not all of them or not as they should".into());
         }

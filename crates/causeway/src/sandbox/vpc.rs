@@ -8,6 +8,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use causeway_controller::words::describe;
 use futures::TryStreamExt;
 use ipnet::Ipv4Net;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
@@ -43,7 +44,7 @@ pub(super) async fn keep_routes(client: Client, fabric: Arc<Fabric>) -> anyhow::
                 Ok(Some(watcher::Event::Delete(_))) => (want, done) = (Routes::new(), false),
                 Ok(Some(watcher::Event::Init | watcher::Event::InitDone)) => {}
                 Ok(None) => anyhow::bail!("the watch of the VPC ended"),
-                Err(error) => tracing::warn!(cluster = %fabric.cluster(), %error, "watching the VPC"),
+                Err(error) => tracing::warn!(cluster = %fabric.cluster(), error = describe(&error), "watching the VPC"),
             },
             () = tokio::time::sleep(RETRY), if !done => {}
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use causeway_controller::words::describe;
 use kube::Client;
 use serde_json::json;
 use tokio::time::interval;
@@ -28,7 +29,7 @@ pub(in super::super) async fn keep_alive(client: Client, cluster: Cluster) -> an
             },
         });
         if let Err(error) = apply::one(&client, lease).await {
-            tracing::warn!(%cluster, error = format!("{error:#}"), "the node's lease; trying again");
+            tracing::warn!(%cluster, error = describe(error.as_ref()), "the node's lease; trying again");
         }
     }
 }

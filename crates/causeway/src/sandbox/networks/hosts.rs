@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use causeway_api::networks::LooseNetwork;
+use causeway_controller::words::describe;
 use causeway_datapath::networks::Kernel;
 use futures::TryStreamExt;
 use kube::runtime::{WatchStreamExt, watcher};
@@ -178,11 +179,11 @@ pub(super) async fn keep_attached(client: Client, bridges: Arc<Bridges>) -> anyh
                 Ok(Some(watcher::Event::Delete(network))) => drop(ids.remove(&network.name_any())),
                 Ok(Some(watcher::Event::Init | watcher::Event::InitDone)) => {}
                 Ok(None) => anyhow::bail!("the watch of networks ended"),
-                Err(error) => tracing::warn!(%cluster, %error, "watching networks"),
+                Err(error) => tracing::warn!(%cluster, error = describe(&error), "watching networks"),
             },
             _ = looks.tick() => {
                 if let Err(error) = attach(&bridges, &ids, &mut attached).await {
-                    tracing::warn!(%cluster, error = format!("{error:#}"), "attaching hosts; trying again");
+                    tracing::warn!(%cluster, error = describe(error.as_ref()), "attaching hosts; trying again");
                 }
             }
         }
