@@ -16,13 +16,12 @@ use causeway_core::vpc::Given;
 use causeway_core::{ClusterId, Ipv4Cidr, ObjectKey};
 use clap::ValueEnum;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::networks;
+use crate::{clusters, networks};
 
 /// Keep gateways, records and statuses of one cluster as its objects say.
 #[derive(Debug, clap::Args)]
@@ -30,8 +29,8 @@ pub(crate) struct Args {
     /// What to do: a list of rooms. Each has its rights in a file of its name in deploy/.
     #[arg(long, value_name = "ROOM,…", value_delimiter = ',', value_enum, default_value = "vpc")]
     enable: Vec<RoomName>,
-    /// The cluster; without it the one this pod runs in.
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
+    /// The cluster; without it what the variable KUBECONFIG or ~/.kube/config say, else the one this pod runs in.
+    #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// The address of the API server, in place of the kubeconfig's.
     #[arg(long, value_name = "URL", value_parser = server)]
@@ -213,9 +212,10 @@ fn most_streams(wanted: u32, is_served: bool) -> anyhow::Result<usize> {
 
 async fn options(args: Args) -> anyhow::Result<Options> {
     let broker = match &args.broker_kubeconfig {
-        Some(path) => {
-            Some(vpc::broker::Broker { client: client(Some(path)).await?, namespace: args.broker_namespace })
-        }
+        Some(path) => Some(vpc::broker::Broker {
+            client: client_at(Some(path), None).await?,
+            namespace: args.broker_namespace,
+        }),
         None => None,
     };
     let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
@@ -282,20 +282,14 @@ fn server(text: &str) -> Result<http::Uri, String> {
     Err("it is not the address of a server, like https://10.0.0.1:6443".into())
 }
 
-/// A client from a kubeconfig, else from the pod's own account.
-pub(crate) async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    client_at(kubeconfig, None).await
-}
-
-/// The same, at another address if one is given.
+/// A client from a kubeconfig, else from the pod's own account; at another address if one is given.
 async fn client_at(kubeconfig: Option<&Path>, master: Option<http::Uri>) -> anyhow::Result<Client> {
-    let mut config = match (kubeconfig, &master) {
-        (Some(path), _) => {
-            let read = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;
-            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?
-        }
-        (None, Some(master)) => Config::infer().await.unwrap_or_else(|_| Config::new(master.clone())),
-        (None, None) => Config::infer().await.context("no --kubeconfig was given and this is no pod")?,
+    let config = clusters::config(kubeconfig).await;
+    let mut config = match (config, kubeconfig, &master) {
+        (Ok(config), ..) => config,
+        // An address alone is enough where nobody needs to be known.
+        (Err(_), None, Some(master)) => Config::new(master.clone()),
+        (Err(trouble), ..) => return Err(trouble.into()),
     };
     if let Some(master) = master {
         config.cluster_url = master;

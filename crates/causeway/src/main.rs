@@ -1,5 +1,6 @@
 //! The `causeway` command: the controller, the sandbox, and small helps for people.
 
+mod clusters;
 mod controller;
 mod networks;
 #[cfg(feature = "node")]
@@ -8,12 +9,14 @@ mod rules;
 #[cfg(feature = "sandbox")]
 mod sandbox;
 mod status;
+mod table;
 
 #[cfg(feature = "node")]
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
+use causeway_controller::words::describe;
 #[cfg(feature = "node")]
 use clap::CommandFactory;
 use clap::{Parser, Subcommand};
@@ -41,6 +44,8 @@ enum Command {
     #[cfg(feature = "node")]
     Node(node::Args),
     /// Show every tunnel, rule, network and node of a cluster: all is well, or what is wrong.
+    ///
+    /// Exits with 0 if all is well, with 1 if something is not, and with 2 if a cluster could not be asked.
     Status(status::Args),
     /// Rules as data planes see them: what they get, and who they are.
     #[command(subcommand)]
@@ -62,7 +67,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             // Where nobody can read it there is nothing left to do about it.
-            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            let _ = writeln!(std::io::stderr(), "error: {}", describe(error.as_ref()));
             ExitCode::FAILURE
         }
     }

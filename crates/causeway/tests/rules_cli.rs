@@ -239,9 +239,8 @@ async fn the_status_shows_rules_beside_tunnels_and_fails_when_one_is_refused() {
             let said = one.causeway(&["status"]).await;
             let row = said.out.lines().find(|line| line.contains("default/rate-limit-foo"));
             let cells: Vec<&str> = row.unwrap_or_default().split_whitespace().collect();
-            let expected =
-                ["RateLimitStrategy", "default/rate-limit-foo", "foo", "2", "0", "0", "yes", "yes"];
-            if cells == expected { Ok(said) } else { Err(format!("{said:?}")) }
+            let expected = ["default/rate-limit-foo", "RateLimitStrategy", "foo", "yes", "2", "0", "0"];
+            if cells.starts_with(&expected) { Ok(said) } else { Err(format!("{said:?}")) }
         })
         .await;
     assert!(said.ok().contains("ns1/demo"), "the tunnel is there as before");

@@ -1,13 +1,12 @@
 //! `causeway rules clients`: asks every replica who is connected to it.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use causeway_controller::rules::clients::{Answer, Client, Connected, PATH, Subscription};
-use comfy_table::{ContentArrangement, Table, presets};
+use causeway_controller::words::describe;
 use futures::future::join_all;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
@@ -21,13 +20,14 @@ use tokio::time::timeout;
 use super::Output;
 use super::reach::{self, Line, heeding};
 use super::text::plain;
+use crate::clusters::OneCluster;
+use crate::table::{Table, terminal};
 
 /// Show which data planes are connected, to what, at which version, and what they answered last.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The cluster; by default as kubectl chooses it.
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    cluster: OneCluster,
     /// Where the controller's pods are; each is asked by port-forward.
     #[arg(long, value_name = "NAME", default_value = "multi-vpc-system")]
     namespace: String,
@@ -63,20 +63,20 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             let replicas: Vec<&Connected> = asked.iter().filter_map(|(_, it)| it.as_ref().ok()).collect();
             let silent = asked.iter().filter_map(|(name, it)| Some((name, it.as_ref().err()?)));
             let silent: Vec<_> =
-                silent.map(|(pod, error)| json!({ "pod": pod, "error": format!("{error:#}") })).collect();
+                silent.map(|(pod, error)| json!({ "pod": pod, "error": describe(error.as_ref()) })).collect();
             let document = json!({ "replicas": replicas, "silent": silent });
             writeln!(std::io::stdout(), "{}", serde_json::to_string_pretty(&document)?)?;
         }
     }
     for (name, error) in asked.iter().filter_map(|(name, it)| Some((name, it.as_ref().err()?))) {
-        writeln!(std::io::stderr(), "error: {name}: {error:#}")?;
+        writeln!(std::io::stderr(), "error: {name}: {}", describe(error.as_ref()))?;
     }
     let all = asked.iter().all(|(_, it)| it.is_ok());
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn ask_pods(args: &Args) -> anyhow::Result<Vec<Asked>> {
-    let client = crate::controller::client(args.kubeconfig.as_deref()).await?;
+    let client = args.cluster.client().await?;
     let pods = reach::pods(&client, &args.namespace).await?;
     let ask_pod = async |pod: String| {
         let asked = async { ask(reach::to_pod(&client, &args.namespace, &pod, args.port).await?).await };
@@ -118,19 +118,17 @@ async fn ask(line: Line) -> anyhow::Result<Connected> {
 }
 
 fn print_table(asked: &[Asked]) -> anyhow::Result<()> {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["REPLICA", "CLIENT", "SINCE", "KIND", "FOR", "SENT", "ANSWER"]);
+    let mut table = Table::new(["REPLICA", "CLIENT", "SINCE", "KIND", "FOR", "SENT", "ANSWER"]);
     let mut stdout = std::io::stdout().lock();
     let connected = asked.iter().filter_map(|(_, it)| it.as_ref().ok());
     for Connected { replica, clients } in connected {
         if clients.is_empty() {
             writeln!(stdout, "no data plane is connected to {}", plain(replica))?;
         }
-        table.add_rows(clients.iter().flat_map(|client| rows(replica, client)));
+        clients.iter().flat_map(|client| rows(replica, client)).for_each(|row| table.push(row));
     }
-    if table.row_count() > 0 {
-        writeln!(stdout, "{table}")?;
+    if !table.is_empty() {
+        stdout.write_all(table.render(terminal().map(|(columns, _)| columns)).as_bytes())?;
     }
     Ok(())
 }
@@ -148,7 +146,7 @@ fn rows(replica: &str, client: &Client) -> Vec<[String; 7]> {
     let since = client.since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let row = |rest: [String; 4]| {
         let [kind, place, sent, answer] = rest;
-        [replica.to_owned(), name.clone(), since.clone(), kind, place, sent, answer].map(|cell| plain(&cell))
+        [replica.to_owned(), name.clone(), since.clone(), kind, place, sent, answer]
     };
     if client.subscriptions.is_empty() {
         return vec![row(["-".into(), "-".into(), "-".into(), "-".into()])];

@@ -14,6 +14,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::clusters::Trouble;
+
 /// The pods of the controller, as deploy/controller.yaml labels them.
 const LABEL: &str = "app=multi-vpc-controller-manager";
 /// The longest that a connection may take.
@@ -77,7 +79,7 @@ pub(crate) async fn pods(client: &Client, namespace: &str) -> anyhow::Result<Vec
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let listed = api.list(&ListParams::default().labels(LABEL)).await;
     let pods = listed
-        .map_err(in_its_words)
+        .map_err(|error| Trouble::of_server(&error, "the API server"))
         .with_context(|| format!("listing the controller's pods in {namespace}"))?
         .items;
     if pods.is_empty() {
@@ -95,18 +97,11 @@ pub(crate) async fn to_pod(client: &Client, namespace: &str, pod: &str, port: u1
     let api: Api<core::v1::Pod> = Api::namespaced(client.clone(), namespace);
     let what = || format!("port {port} of pod {namespace}/{pod}");
     let forwarded = api.portforward(pod, &[port]).await;
-    let mut forwarder = forwarded.map_err(in_its_words).with_context(what)?;
+    let mut forwarder =
+        forwarded.map_err(|error| Trouble::of_server(&error, "the API server")).with_context(what)?;
     let io = forwarder.take_stream(port).with_context(what)?;
     let last_word = forwarder.take_error(port).map(|word| Box::pin(word) as LastWord);
     Ok(Line { io: Box::new(io), last_word })
-}
-
-/// What an API server said, and no more.
-fn in_its_words(error: kube::Error) -> anyhow::Error {
-    match error {
-        kube::Error::Api(status) => anyhow::anyhow!("{}", status.message),
-        other => other.into(),
-    }
 }
 
 /// Works on a connection; where the pod's side says why there is none, that is the error.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
+use causeway_controller::words::describe;
 use causeway_core::rules::Kind;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use super::plane::{Arrival, Plane, Taken, Wanted};
 use super::reach::Reach;
 use super::text::plain;
 use super::{Output, json as as_json, text};
+use crate::clusters::OneCluster;
 
 /// Print what a data plane of an app gets, now and with every change.
 ///
@@ -37,9 +38,8 @@ pub(crate) struct Args {
     /// Where a replica listens; without it a ready one is reached by port-forward.
     #[arg(long, value_name = "HOST:PORT")]
     address: Option<String>,
-    /// The cluster for that; by default as kubectl chooses it.
-    #[arg(long, value_name = "FILE", env = "KUBECONFIG")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    cluster: OneCluster,
     /// Where the controller's pods are.
     #[arg(long, value_name = "NAME", default_value = "multi-vpc-system")]
     controller_namespace: String,
@@ -72,7 +72,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let reach = match &args.address {
         Some(address) => Reach::Address(address.clone()),
         None => {
-            let client = crate::controller::client(args.kubeconfig.as_deref()).await?;
+            let client = args.cluster.client().await?;
             Reach::Pods(client, args.controller_namespace.clone(), args.port)
         }
     };
@@ -102,7 +102,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Why nothing comes at present.
 fn note(error: &anyhow::Error) {
-    let _ = writeln!(std::io::stderr(), "{} {error:#}; connecting again", now());
+    let _ = writeln!(std::io::stderr(), "{} {}; connecting again", now(), describe(error.as_ref()));
 }
 
 async fn once(plane: &mut Plane, mut kinds: BTreeSet<Kind>, output: Output) -> anyhow::Result<ExitCode> {

@@ -4,123 +4,168 @@
 //! the way that most of them go.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use anyhow::Context;
 use causeway_api::leases::{NETWORK_UNAVAILABLE, NodeObject, NodeSpec, node};
-use causeway_core::leases::{Backend, Lease, Mac, Mode, Network, Node, Place, Refusal, admit};
+use causeway_controller::found::Found;
+use causeway_core::leases::{self, Backend, Lease, Mac, Mode, Network, Place, Refusal, admit};
 use causeway_core::{Cidr, Family};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
-use kube::api::ListParams;
-use kube::{Api, Client, ResourceExt};
+use kube::ResourceExt;
+use serde::Serialize;
 
-use super::table;
-
-/// Nodes of a page: they are large objects, and little of them is kept.
-const PAGE: u32 = 500;
+use super::item::Item;
+use super::known::{Name, name};
+use super::view::{Column, Entry};
 
 /// What is kept of a node that takes part in the network.
-pub(super) struct Row {
+#[derive(Debug, Clone)]
+pub(super) struct Node {
     name: String,
     /// As its spec has them.
     subnets: Vec<String>,
-    node: Node,
-    /// What is said of its network: `yes`, or why not; nothing where nothing is said.
-    network: Option<Result<(), String>>,
+    node: leases::Node,
+    /// What is said of its network, if anything is.
+    network: Option<Said>,
 }
 
-/// All nodes that take part; none where nodes may not be read.
-pub(super) async fn list(client: &Client, prefix: &str) -> anyhow::Result<Vec<Row>> {
-    let api: Api<v1::Node> = Api::all(client.clone());
-    let mut params = ListParams::default().limit(PAGE);
-    let mut rows = Vec::new();
-    loop {
-        let page = match api.list(&params).await {
-            Ok(page) => page,
-            Err(kube::Error::Api(status)) if status.code == 403 => return Ok(Vec::new()),
-            Err(error) => return Err(error).context("listing nodes"),
-        };
-        rows.extend(page.items.into_iter().filter_map(|object| row(prefix, object)));
-        params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-        if params.continue_token.is_none() {
-            return Ok(rows);
-        }
-    }
+/// What a node's condition says of its network.
+#[derive(Debug, Clone)]
+struct Said {
+    is_up: bool,
+    reason: Option<String>,
+    message: Option<String>,
+    since: Option<Timestamp>,
 }
 
-fn row(prefix: &str, object: v1::Node) -> Option<Row> {
-    let name = object.name_any();
-    let network = network(&object);
-    let spec = object.spec.unwrap_or_default();
+/// A node and what is wrong with it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Shown {
+    #[serde(flatten)]
+    item: Item,
+    /// Its parts of the pods' network.
+    subnets: Vec<String>,
+    /// Where it is reached.
+    addresses: Vec<String>,
+    /// How it is reached, the same for both families as a rule.
+    backends: Vec<Way>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Way {
+    #[serde(rename = "type")]
+    kind: String,
+    /// Where it is VXLAN.
+    vni: Option<u32>,
+}
+
+pub(super) fn convert(prefix: &str) -> impl Fn(&Found<v1::Node>) -> (Name, Option<Node>) + use<> {
+    let prefix = prefix.to_owned();
+    move |object| (name(object), object.0.as_ref().ok().and_then(|object| kept(&prefix, object)))
+}
+
+fn kept(prefix: &str, object: &v1::Node) -> Option<Node> {
+    let spec = object.spec.clone().unwrap_or_default();
     let spec = NodeSpec { pod_cidrs: spec.pod_cidrs.unwrap_or_default(), pod_cidr: spec.pod_cidr };
     let mut subnets = spec.pod_cidrs.clone();
     if subnets.is_empty() {
         subnets.extend(spec.pod_cidr.clone());
     }
-    let object = NodeObject { metadata: object.metadata, spec, ..NodeObject::default() };
-    Some(Row { name, subnets, node: node(prefix, &object)?, network })
+    let read = NodeObject { metadata: object.metadata.clone(), spec, ..NodeObject::default() };
+    Some(Node { name: object.name_any(), subnets, node: node(prefix, &read)?, network: network(object) })
 }
 
 /// What is said of a node's network, if anything is.
-fn network(object: &v1::Node) -> Option<Result<(), String>> {
+fn network(object: &v1::Node) -> Option<Said> {
     let conditions = object.status.as_ref()?.conditions.as_ref()?;
     let condition = conditions.iter().find(|it| it.type_ == NETWORK_UNAVAILABLE)?;
-    if condition.status == "False" {
-        return Some(Ok(()));
-    }
-    let words = [&condition.reason, &condition.message].map(|it| it.as_deref().filter(|it| !it.is_empty()));
-    let words: Vec<&str> = words.into_iter().flatten().collect();
-    Some(Err(if words.is_empty() { "no".into() } else { format!("no: {}", words.join(": ")) }))
+    let text = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    Some(Said {
+        is_up: condition.status == "False",
+        reason: text(&condition.reason),
+        message: text(&condition.message),
+        since: condition.last_transition_time.as_ref().map(|time| time.0),
+    })
 }
 
-/// Whether nothing is wrong with any.
-pub(super) fn print(rows: &[Row]) -> anyhow::Result<bool> {
-    if rows.is_empty() {
-        return Ok(true);
-    }
-    let wrong = judge(rows);
-    let mut table = table(&["NODE", "SUBNETS", "PUBLIC", "BACKEND", "NETWORK", "WHY"]);
-    for row in rows {
-        table.add_row(cells(row, wrong.get(row.name.as_str())));
-    }
-    writeln!(std::io::stdout(), "{table}")?;
-    Ok(wrong.is_empty() && rows.iter().all(|row| !matches!(row.network, Some(Err(_)))))
+/// All nodes of a cluster, each judged beside the others.
+pub(super) fn shown(nodes: &[&Node]) -> Vec<Shown> {
+    let wrong = judge(nodes);
+    nodes.iter().map(|node| show(node, wrong.get(node.name.as_str()))).collect()
 }
 
-fn cells(row: &Row, wrong: Option<&Vec<String>>) -> [String; 6] {
+fn show(row: &Node, wrong: Option<&Vec<String>>) -> Shown {
     let leases = || row.node.leases.iter().flatten();
-    let mut backends: Vec<String> = leases().map(|lease| backend(&lease.backend)).collect();
+    let mut backends: Vec<Way> = leases().map(|lease| way(&lease.backend)).collect();
     backends.dedup();
-    let network = match &row.network {
-        None => "-".into(),
-        Some(Ok(())) => "yes".into(),
-        Some(Err(why)) => why.clone(),
+    let mut item = Item { name: row.name.clone(), ..Item::default() };
+    if let Some(said) = row.network.clone() {
+        (item.ready, item.reason, item.message) = (Some(said.is_up), said.reason, said.message);
+        item.since = said.since;
+    }
+    if let Some(whys) = wrong {
+        // What it says of itself is left where it is no praise.
+        let own = item.message.take().filter(|_| item.ready == Some(false));
+        item.reason = item.reason.take().filter(|_| item.ready == Some(false));
+        let all: Vec<&str> = own.iter().chain(whys).map(String::as_str).collect();
+        (item.ready, item.message) = (Some(false), Some(all.join("; ")));
+    }
+    Shown {
+        item,
+        subnets: row.subnets.clone(),
+        addresses: leases().map(|lease| lease.public.to_string()).collect(),
+        backends,
+    }
+}
+
+fn way(backend: &Backend) -> Way {
+    let vni = match backend {
+        Backend::Vxlan { vni, .. } => Some(*vni),
+        Backend::HostGw | Backend::Other(_) => None,
     };
-    [
-        row.name.clone(),
-        listed(row.subnets.clone()),
-        listed(leases().map(|lease| lease.public.to_string()).collect()),
-        listed(backends),
-        network,
-        wrong.map_or_else(|| "-".into(), |whys| whys.join("; ")),
-    ]
+    Way { kind: backend.name().to_owned(), vni }
 }
 
-fn listed(words: Vec<String>) -> String {
-    if words.is_empty() { "-".into() } else { words.join(", ") }
+impl Way {
+    fn words(&self) -> String {
+        match self.vni {
+            Some(vni) => format!("{} (VNI {vni})", self.kind),
+            None => self.kind.clone(),
+        }
+    }
 }
 
-fn backend(backend: &Backend) -> String {
-    match backend {
-        Backend::Vxlan { vni, .. } => format!("vxlan (VNI {vni})"),
-        Backend::HostGw | Backend::Other(_) => backend.name().to_owned(),
+impl Entry for Shown {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::new("NODE", |it| it.item.full_name()),
+        Column::new("READY", |it| it.item.readiness().into()),
+        Column::new("SUBNETS", |it| it.subnets.join(", ")),
+        Column::new("PUBLIC", |it| it.addresses.join(", ")),
+        Column::new("BACKEND", |it| it.backends.iter().map(Way::words).collect::<Vec<_>>().join(", ")),
+    ];
+
+    fn item(&self) -> &Item {
+        &self.item
+    }
+
+    fn item_mut(&mut self) -> &mut Item {
+        &mut self.item
+    }
+
+    /// That nothing is said of its network is no fault.
+    fn is_well(&self) -> bool {
+        self.item.ready != Some(false)
+    }
+
+    fn why(&self) -> String {
+        if self.item.ready == Some(false) { self.item.reasons() } else { String::new() }
     }
 }
 
 /// What is wrong with nodes, by their names.
-fn judge(rows: &[Row]) -> BTreeMap<&str, Vec<String>> {
-    let mut wrong: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+fn judge<'a>(rows: &[&'a Node]) -> BTreeMap<&'a str, Vec<String>> {
+    let mut wrong: BTreeMap<&'a str, Vec<String>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.node.leases.is_empty()) {
         let why = if row.subnets.is_empty() {
             "no podCIDR: kube-controller-manager gives one with --allocate-node-cidrs"
@@ -162,14 +207,14 @@ fn words(refusal: &Refusal, usual: Option<Mode>) -> String {
     }
 }
 
-fn leases(rows: &[Row], family: Family) -> impl Iterator<Item = (&Row, &Lease)> {
-    rows.iter().filter_map(move |row| Some((row, row.node.lease(family)?)))
+fn leases<'a>(rows: &[&'a Node], family: Family) -> impl Iterator<Item = &'a Lease> {
+    rows.iter().filter_map(move |row| row.node.lease(family))
 }
 
 /// The way that most nodes go.
-fn usual(rows: &[Row], family: Family) -> Option<Mode> {
+fn usual(rows: &[&Node], family: Family) -> Option<Mode> {
     let mut counts: BTreeMap<Option<u32>, (usize, Mode)> = BTreeMap::new();
-    for (_, lease) in leases(rows, family) {
+    for lease in leases(rows, family) {
         let (vni, mode) = match lease.backend {
             Backend::HostGw => (None, Mode::HostGw),
             Backend::Vxlan { vni, .. } => (Some(vni), Mode::Vxlan { vni, port: 0, direct: false }),

@@ -1,73 +1,100 @@
 //! Every rule: accepted and distributed, or why not.
 
-use std::io::Write;
-
-use anyhow::Context;
-use causeway_api::rules::{resource, status};
-use causeway_core::Condition;
+use causeway_api::rules::status;
+use causeway_controller::found::Found;
 use causeway_core::rules::object::APP;
 use causeway_core::rules::status::{ACCEPTED, DISTRIBUTED};
 use causeway_core::rules::{Kind, RuleStatus};
-use futures::future::try_join_all;
-use kube::api::{DynamicObject, ListParams};
-use kube::{Api, Client, ResourceExt};
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use serde::Serialize;
 use serde_json::Value;
 
-use super::table;
+use super::item::{self, Item};
+use super::known::{Name, name};
+use super::view::{Column, Entry};
 
-/// All rules of the kinds that are installed and may be read; nothing if there is no such kind.
-pub(super) async fn list(client: &Client) -> anyhow::Result<Option<Vec<(Kind, DynamicObject)>>> {
-    let of_kind = async |kind: Kind| {
-        let api = Api::<DynamicObject>::all_with(client.clone(), &resource(kind));
-        match api.list(&ListParams::default()).await {
-            Ok(listed) => Ok(Some(listed.items.into_iter().map(|object| (kind, object)).collect::<Vec<_>>())),
-            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(None),
-            Err(error) => Err(error).with_context(|| format!("listing {}", kind.plural())),
-        }
+/// A rule.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Rule {
+    #[serde(flatten)]
+    item: Item,
+    kind: &'static str,
+    /// Whose data planes it is for.
+    app: Option<String>,
+    /// How many data planes run it.
+    acked: u64,
+    /// How many refused it.
+    failed: u64,
+    /// How many have not answered.
+    pending: u64,
+    /// Whether it was understood.
+    accepted: Option<bool>,
+    /// Whether all data planes that ask for it run it.
+    distributed: Option<bool>,
+}
+
+pub(super) fn convert(kind: Kind) -> impl Fn(&Found<DynamicObject>) -> (Name, Option<Rule>) {
+    move |object| (name(object), object.0.as_ref().ok().map(|object| rule(kind, object)))
+}
+
+fn rule(kind: Kind, object: &DynamicObject) -> Rule {
+    let status = status::read(object.data.get("status").unwrap_or(&Value::Null));
+    let holds = |kind: &str| status.conditions.get(kind).and_then(item::known);
+    Rule {
+        item: said(Item::of(object), &status),
+        kind: kind.name(),
+        app: object.labels().get(APP).cloned(),
+        acked: status.total.acked.into(),
+        failed: status.total.failed.into(),
+        pending: status.total.pending.into(),
+        accepted: holds(ACCEPTED),
+        distributed: holds(DISTRIBUTED),
+    }
+}
+
+/// What the first condition that is not as it should be says, else the last.
+fn said(mut item: Item, status: &RuleStatus) -> Item {
+    let Some(accepted) = status.conditions.get(ACCEPTED) else {
+        item.message = Some("no word yet: no controller runs, or the stock definition is installed".into());
+        return item;
     };
-    let listed = try_join_all(Kind::ALL.map(of_kind)).await?;
-    Ok(listed.iter().any(Option::is_some).then(|| listed.into_iter().flatten().flatten().collect()))
+    let distributed = status.conditions.get(DISTRIBUTED).filter(|_| accepted.is_true());
+    let last = distributed.unwrap_or(accepted);
+    item = item.says(Some(last), None);
+    // That nobody asks for it, or has not answered yet, is no fault.
+    item.ready = item::known(accepted).map(|accepted| accepted && status.total.failed == 0);
+    item
 }
 
-/// Whether all are accepted, and refused by nobody.
-pub(super) fn print(rules: &[(Kind, DynamicObject)]) -> anyhow::Result<bool> {
-    if rules.is_empty() {
-        return Ok(true);
+impl Entry for Rule {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::new("RULE", |it| it.item.full_name()),
+        Column::new("KIND", |it| it.kind.into()),
+        Column::new("APP", |it| it.app.clone().unwrap_or_default()),
+        Column::new("READY", |it| it.item.readiness().into()),
+        Column::new("ACKED", |it| it.acked.to_string()),
+        Column::new("FAILED", |it| it.failed.to_string()),
+        Column::new("PENDING", |it| it.pending.to_string()),
+        Column::wide("ACCEPTED", |it| item::word(it.accepted).into()),
+        Column::wide("DISTRIBUTED", |it| item::word(it.distributed).into()),
+    ];
+
+    fn item(&self) -> &Item {
+        &self.item
     }
-    let header = ["KIND", "RULE", "APP", "ACKED", "FAILED", "PENDING", "ACCEPTED", "DISTRIBUTED"];
-    let (mut table, mut all_well) = (table(&header), true);
-    for (kind, object) in rules {
-        let status = status::read(object.data.get("status").unwrap_or(&Value::Null));
-        all_well &= is_well(&status);
-        table.add_row(rule_row(*kind, object, &status));
+
+    fn item_mut(&mut self) -> &mut Item {
+        &mut self.item
     }
-    writeln!(std::io::stdout(), "{table}")?;
-    Ok(all_well)
-}
 
-fn is_well(status: &RuleStatus) -> bool {
-    status.conditions.get(ACCEPTED).is_none_or(Condition::is_true) && status.total.failed == 0
-}
+    /// Where no status is kept nothing can be held against it.
+    fn is_well(&self) -> bool {
+        self.accepted.is_none_or(|accepted| accepted) && self.failed == 0
+    }
 
-fn rule_row(kind: Kind, object: &DynamicObject, status: &RuleStatus) -> [String; 8] {
-    let total = &status.total;
-    [
-        kind.name().into(),
-        format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any()),
-        object.labels().get(APP).map_or("-", String::as_str).to_owned(),
-        total.acked.to_string(),
-        total.failed.to_string(),
-        total.pending.to_string(),
-        truth(status, ACCEPTED),
-        truth(status, DISTRIBUTED),
-    ]
-}
-
-/// `yes`, or why not.
-fn truth(status: &RuleStatus, condition: &str) -> String {
-    match status.conditions.get(condition) {
-        None => "no word yet: no controller runs, or the stock definition is installed".into(),
-        Some(condition) if condition.is_true() => "yes".into(),
-        Some(condition) => format!("{}: {}", condition.reason, condition.message),
+    fn why(&self) -> String {
+        let fine = self.item.ready == Some(true) && self.distributed == Some(true);
+        if fine { String::new() } else { self.item.reasons() }
     }
 }

@@ -1,0 +1,98 @@
+//! Clusters as a person's command reaches them: by kubectl's rules, with errors in sentences.
+//!
+//! [`kubeconfig`] decides which files are read and which contexts are meant, [`Cluster`] is a connection by one of them,
+//! and [`trouble`] says in one line what is wrong with it and what to do.
+
+mod kubeconfig;
+mod trouble;
+
+use std::path::{Path, PathBuf};
+
+use causeway_controller::client::connect;
+use kube::config::KubeConfigOptions;
+use kube::{Client, Config};
+
+use kubeconfig::Kubeconfigs;
+pub(crate) use trouble::Trouble;
+
+/// Which cluster a command is about.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OneCluster {
+    /// The kubeconfig. Without it kubectl's rules hold: the files that the variable KUBECONFIG lists, merged, else
+    /// ~/.kube/config, else the pod's own account.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Its context; without it the current one.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+impl OneCluster {
+    /// Connects to it.
+    pub(crate) async fn client(&self) -> Result<Client, Trouble> {
+        let asked: Vec<String> = self.context.iter().cloned().collect();
+        let config = match Kubeconfigs::read(self.kubeconfig.as_deref())? {
+            None => kubeconfig::of_this_pod(&asked)?,
+            Some(files) => {
+                let context = match &self.context {
+                    Some(context) => files.known(context)?,
+                    None => files.current()?,
+                };
+                files.config(&context).await?
+            }
+        };
+        Cluster::new(config).map(|cluster| cluster.client)
+    }
+}
+
+/// A cluster and the way to it.
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    /// Its API server, for messages.
+    pub(crate) server: String,
+    pub(crate) client: Client,
+}
+
+impl Cluster {
+    fn new(config: Config) -> Result<Self, Trouble> {
+        let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
+        match connect(config) {
+            Ok(client) => Ok(Self { server, client }),
+            Err(error) => Err(Trouble::of_server(&error, &server)),
+        }
+    }
+}
+
+/// The contexts that were asked for, and the way to each: one that cannot be reached does not hide the others.
+pub(crate) type Reached = Vec<(Option<String>, Result<Cluster, Trouble>)>;
+
+/// Connects to the clusters of some contexts, or of all; without any to that of the current one.
+pub(crate) async fn reach(file: Option<&Path>, asked: &[String], all: bool) -> Result<Reached, Trouble> {
+    let Some(files) = Kubeconfigs::read(file)? else {
+        return Ok(vec![(None, Cluster::new(kubeconfig::of_this_pod(asked)?))]);
+    };
+    let contexts = match (all, asked) {
+        (true, _) => files.all()?,
+        (false, []) => vec![files.current()?],
+        (false, asked) => files.chosen(asked)?,
+    };
+    let mut reached = Reached::new();
+    for context in contexts {
+        let config = files.config(&context).await;
+        let cluster = config.and_then(Cluster::new);
+        reached.push((Some(context), cluster));
+    }
+    Ok(reached)
+}
+
+/// The configuration of a server process: a file, else what kubectl would use, else the pod's own account.
+pub(crate) async fn config(file: Option<&Path>) -> Result<Config, Trouble> {
+    match Kubeconfigs::read(file)? {
+        None => kubeconfig::of_this_pod(&[]),
+        Some(files) => files.config(&files.current()?).await,
+    }
+}
+
+fn options(context: &str) -> KubeConfigOptions {
+    KubeConfigOptions { context: Some(context.into()), ..KubeConfigOptions::default() }
+}
