@@ -1,6 +1,8 @@
 //! The `causeway` command: the controller, the sandbox, and small helps for people.
 
 mod clusters;
+#[cfg(feature = "completion")]
+mod completion;
 mod controller;
 mod networks;
 #[cfg(feature = "node")]
@@ -17,7 +19,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use causeway_controller::words::describe;
-#[cfg(feature = "node")]
+#[cfg(any(feature = "completion", feature = "node"))]
 use clap::CommandFactory;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::filter::Targets;
@@ -56,6 +58,13 @@ enum Command {
         #[arg(long, value_name = "ROOM,…", value_delimiter = ',', value_enum, default_value = "vpc")]
         enable: Vec<controller::RoomName>,
     },
+    /// Print what makes a shell complete this command's words.
+    ///
+    /// For the present shell: `source <(causeway completion bash)`. For all to come its output goes into a file:
+    /// /etc/bash_completion.d/causeway, _causeway in a folder of zsh's $fpath, or
+    /// ~/.config/fish/completions/causeway.fish.
+    #[cfg(feature = "completion")]
+    Completion(completion::Args),
     /// Run two clusters on this machine and join their VPCs.
     #[cfg(feature = "sandbox")]
     Sandbox(sandbox::Args),
@@ -105,6 +114,11 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Crds { enable } => {
             let crds = enable.into_iter().flat_map(controller::RoomName::crds).collect();
             std::io::stdout().write_all(causeway_api::crds_yaml(crds).as_bytes())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        #[cfg(feature = "completion")]
+        Command::Completion(args) => {
+            completion::print(&args, Cli::command())?;
             Ok(ExitCode::SUCCESS)
         }
         #[cfg(feature = "sandbox")]

@@ -220,7 +220,7 @@ fn help_names_every_command_and_every_flag_with_a_sentence() {
         text(&output.stdout)
     };
     let top = help(&["--help"]);
-    for command in ["controller", "status", "rules", "crds", "sandbox"] {
+    for command in ["controller", "status", "rules", "crds", "completion", "sandbox"] {
         let line = top.lines().find(|line| line.trim_start().starts_with(command));
         let line = line.unwrap_or_else(|| panic!("{command} in: {top}"));
         assert!(line.split_whitespace().count() > 4, "it says what it does: {line}");
