@@ -80,7 +80,11 @@ fn unreachable(error: &kube::Error, server: &str) -> Option<String> {
             "there is no host {host} that this machine knows of: is the server's address in the kubeconfig right, is a VPN down?"
         ));
     }
-    let error = find::<io::Error>(error)?;
+    // One I/O error may lie in another that says nothing.
+    causes(error).filter_map(<dyn Error>::downcast_ref).find_map(|error| cut_off(error, server))
+}
+
+fn cut_off(error: &io::Error, server: &str) -> Option<String> {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Some(format!(
             "nothing listens at {server} (connection refused): is the cluster running, is its address in the kubeconfig right?"
@@ -88,7 +92,7 @@ fn unreachable(error: &kube::Error, server: &str) -> Option<String> {
         io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
             Some(format!("{server} cannot be reached ({}): is a VPN or a firewall in the way?", plain(error)))
         }
-        io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => {
             Some(format!("{server} closed the connection without an answer: is there an API server at it?"))
         }
         _ => None,
@@ -183,6 +187,13 @@ mod tests {
         assert!(refused.contains("does not accept the client certificate"), "{refused}");
         let other = broken(rustls::Error::PeerIncompatible(rustls::PeerIncompatible::Tls12NotOffered));
         assert!(other.starts_with("no TLS connection to https://10.0.0.1:6443: "), "{other}");
+    }
+
+    #[test]
+    fn a_connection_that_breaks_is_told_however_deep_the_error_lies() {
+        let reset = io::Error::other(io::Error::from(io::ErrorKind::ConnectionReset));
+        let said = Trouble::of_server(&kube::Error::Service(Box::new(reset)), SERVER).to_string();
+        assert!(said.starts_with("https://10.0.0.1:6443 closed the connection without an answer"), "{said}");
     }
 
     #[test]

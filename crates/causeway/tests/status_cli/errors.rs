@@ -1,6 +1,10 @@
 //! Whatever is wrong with the way to a cluster is said in one line, with what to do.
 
+use std::time::Duration;
+
 use causeway_apiserver::{Fault, Match, Switch};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::time::timeout;
 
 use super::site::{Said, Site, tunnel};
 
@@ -72,15 +76,18 @@ async fn a_server_that_cannot_be_reached_is_named_with_the_reason() {
     assert_said(&said, &["there is no host no-such-host.invalid that this machine knows of"]);
     let plain = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = plain.local_addr().expect("bound");
-    let answering = std::thread::spawn(move || {
+    // It lasts as long as the process: each connection is answered, and none is cut off.
+    std::thread::spawn(move || {
         use std::io::{Read, Write};
-        let (mut stream, _) = plain.accept().expect("a client");
-        let _ = stream.read(&mut [0; 4096]);
-        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        let mut open = Vec::new();
+        while let Ok((mut stream, _)) = plain.accept() {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+            open.push(stream);
+        }
     });
     let said = elsewhere(&format!("https://{address}")).await;
     assert_said(&said, &["does not speak TLS"]);
-    answering.join().expect("it ended");
 }
 
 #[tokio::test]
@@ -168,4 +175,29 @@ async fn rules_say_the_same_in_one_line() {
         assert!(said.err.contains("does not accept the credentials"), "{said:?}");
         assert!(!said.err.contains("Status {"), "{said:?}");
     }
+}
+
+#[tokio::test]
+async fn the_log_of_a_controller_has_a_servers_words_and_no_struct() {
+    let site = Site::named("one", causeway_api::rules::crds()).await;
+    let refuse = Switch::Refuse { code: 403, percent: 100, retry_after_seconds: 0 };
+    let leases = Match { resources: vec!["leases".into()], ..Match::default() };
+    site.server.faults().set(vec![Fault::new(refuse).on(leases)]).expect("a fault");
+    let anywhere = "127.0.0.1:0";
+    let mut command = site.command(&["controller", "--enable", "rules", "--listen", anywhere]);
+    command.args(["--rules-listen", anywhere, "--rules-clients-listen", anywhere, "--log-format", "text"]);
+    command.arg("--kubeconfig").arg(site.kubeconfig()).stderr(std::process::Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let warned = async {
+        loop {
+            let line = lines.next_line().await.expect("readable").expect("it runs");
+            assert!(!line.contains("Status {"), "{line}");
+            if line.contains("this replica's lease could not be renewed") {
+                return line;
+            }
+        }
+    };
+    let line = timeout(Duration::from_secs(30), warned).await.expect("in time");
+    assert!(line.contains("WARN") && line.contains("is forbidden: User"), "{line}");
 }
