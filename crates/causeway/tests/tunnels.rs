@@ -79,7 +79,7 @@ async fn a_gateway_holds_link_address_routes_and_snat_and_packets_cross() {
     let routes = one.routes("gw1").await;
     assert!(routes.contains(&"242.0.0.0/16 via 10.0.1.1 dev eth0 proto 157".into()), "{routes:?}");
     assert!(routes.contains(&"242.1.0.0/16 dev vx0 proto 157".into()), "{routes:?}");
-    let snat = "-A POSTROUTING -d 242.1.0.0/16 -m comment --comment \"causeway:ns1/vx0\" -j SNAT --to-source 242.0.0.1-242.0.0.8";
+    let snat = "-A POSTROUTING ! -s 242.0.0.0/16 -d 242.1.0.0/16 -o vx0 -m comment --comment \"causeway:ns1/vx0\" -j SNAT --to-source 242.0.0.1-242.0.0.8";
     assert_eq!(one.postrouting("gw1").await, [snat, "-A POSTROUTING -j SNAT_FILTER"]);
     assert_eq!(one.sysctl("gw1", "ip_forward").await, "1");
 

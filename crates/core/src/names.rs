@@ -214,6 +214,11 @@ impl Ipv4Cidr {
         std::iter::successors(Some(self.0), Ipv4Net::supernet).map(Self)
     }
 
+    /// How many bits of it are fixed.
+    pub fn prefix(self) -> u8 {
+        self.0.prefix_len()
+    }
+
     /// Whether an address lies in the range.
     pub fn contains(self, address: Ipv4Addr) -> bool {
         self.0.contains(&address)

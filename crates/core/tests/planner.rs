@@ -28,14 +28,32 @@ fn carried_out(plan: &Plan, have: &Have, mut look: impl FnMut(&Have)) -> Have {
 /// Everything that is not ours to touch, in order.
 type Untouchable = (Vec<(String, Link)>, Vec<Route>, Vec<(Variant, NatRule)>);
 
-fn untouchable(want: &Want, have: &Have) -> Untouchable {
-    let frozen =
-        |link: &Link| !link.is_leaving() && link.owner().is_some_and(|owner| want.frozen.contains(&owner));
-    let links = have.links.iter().filter(|(_, link)| !link.is_ours() || frozen(link));
+/// What a plan takes for ours though it lacks a mark.
+fn adopted(plan: &Plan) -> BTreeSet<String> {
+    let name = |step: &Step| match &step.action {
+        Action::LinkGroup { link } => Some(link.to_string()),
+        _ => None,
+    };
+    plan.steps.iter().filter_map(name).collect()
+}
+
+/// Whose things stay as they are: those of which nothing can be told, and those that were up before something came in their way.
+fn frozen(want: &Want, plan: &Plan) -> BTreeSet<ObjectKey> {
+    let established = want.established.iter().filter(|owner| plan.problems.contains_key(*owner));
+    want.frozen.iter().chain(established).cloned().collect()
+}
+
+fn untouchable(stays: &BTreeSet<ObjectKey>, plan: &Plan, have: &Have) -> Untouchable {
+    let is_frozen = |owner: &ObjectKey| stays.contains(owner);
+    let frozen = |link: &Link| !link.is_leaving() && link.owner().as_ref().is_some_and(is_frozen);
+    let adopted = adopted(plan);
+    let is_ours = |name: &String, link: &Link| link.is_ours() || adopted.contains(name);
+    let links =
+        have.links.iter().filter(|(name, link)| !is_ours(name, link) || (link.is_ours() && frozen(link)));
     // A route of anybody's goes with its link, so one on a link of ours is at our mercy.
     let on_ours = |route: &Route| {
-        let link = route.dev.as_ref().and_then(|dev| have.links.get(dev));
-        link.is_some_and(|link| link.is_ours() && !frozen(link))
+        let link = route.dev.as_ref().and_then(|dev| have.links.get_key_value(dev));
+        link.is_some_and(|(name, link)| is_ours(name, link) && !frozen(link))
     };
     let on_frozen = |route: &Route| {
         route.dev.as_ref().and_then(|dev| have.links.get(dev)).is_some_and(|l| l.is_ours() && frozen(l))
@@ -49,7 +67,7 @@ fn untouchable(want: &Want, have: &Have) -> Untouchable {
         .flat_map(|(variant, rules)| rules.iter().map(|rule| (*variant, rule.clone())));
     let foreign = |rule: &NatRule| match rule {
         NatRule::Foreign(_) => true,
-        NatRule::Ours { owner, .. } => want.frozen.contains(owner),
+        NatRule::Ours { owner, .. } => is_frozen(owner),
         NatRule::Shared { .. } => false,
     };
     (
@@ -93,7 +111,8 @@ fn keeps_its_promises_after(refused: &Refused, want: &Want, have: &Have) {
     let second = plan_after(refused, want, &after);
     assert_eq!(second.steps, [], "after {:#?}\non {have:#?}\ngiving {after:#?}", first.steps);
     assert_eq!(second.problems, first.problems);
-    assert_eq!(untouchable(want, &after), untouchable(want, have));
+    let stays = frozen(want, &first);
+    assert_eq!(untouchable(&stays, &first, &after), untouchable(&stays, &first, have));
 
     let lasting: BTreeSet<Ipv4Cidr> = routed(have).intersection(&routed(&once)).copied().collect();
     let excused = interrupted(&first, have);
@@ -195,7 +214,9 @@ proptest! {
             }
         });
         let shared = after.nat.forward.values().flatten().filter(|rule| matches!(rule, NatRule::Shared { .. }));
-        let each = after.nat.forward.values().flatten().filter(|r| r.owner().is_some_and(|o| !want.frozen.contains(o)));
+        let each = after.nat.forward.values().flatten().filter(|r| {
+            r.owner().is_some_and(|o| !frozen(&want, &plan).contains(o))
+        });
         prop_assert!(shared.count() <= usize::from(!refused.shared_clamp));
         prop_assert!(refused.shared_clamp || each.count() == 0);
     }
@@ -212,6 +233,7 @@ fn a_plan_from_a_passing_state_differs_from_one_that_cannot_work() {
         address: "10.100.0.1/24".parse().expect("an address"),
         remote_range: "242.1.0.0/16".parse().expect("a range"),
         egress: EgressRange { first: [242, 0, 0, 1].into(), last: [242, 0, 0, 1].into() },
+        own: "242.0.0.0/16".parse().expect("a range"),
     };
     let want = Want { tunnels: [("ta".parse().expect("a name"), tunnel)].into(), ..Want::default() };
     let nothing = Have::default();

@@ -37,7 +37,7 @@ async fn whatever_is_removed_by_hand_comes_back_and_foreign_things_stay() {
         gateway.sh(FOREIGN);
         gateway.sh(&format!("{ipt} -t nat -A POSTROUTING -d 9.1.0.0/16 -m comment --comment 'not causeway:ns1/demo' -j SNAT --to-source 10.77.0.1"));
         let foreign = foreign_listing(gateway, ipt);
-        let rule = "POSTROUTING -d 242.1.0.0/16 -m comment --comment causeway:ns1/demo -j SNAT --to-source 242.0.0.1-242.0.0.8";
+        let rule = "POSTROUTING ! -s 242.0.0.0/16 -d 242.1.0.0/16 -o demo -m comment --comment causeway:ns1/demo -j SNAT --to-source 242.0.0.1-242.0.0.8";
         let rule_gone = format!("{ipt} -t nat -D {rule}");
         let rule_twice = format!("{ipt} -t nat -I {rule}");
         let jump_in_front = format!(
@@ -54,6 +54,11 @@ async fn whatever_is_removed_by_hand_comes_back_and_foreign_things_stay() {
             "ip route del 242.1.0.0/16 dev demo",
             "ip route del 242.0.0.0/16",
             "ip link set dev demo alias lost",
+            "ip link set dev demo group 0",
+            "ip link set dev demo mtu 600",
+            "ip link set dev demo address 02:00:00:00:00:01",
+            "ip link set dev demo type vxlan ageing 7",
+            "ip link set dev demo type vxlan nolearning ttl 1",
             "echo 0 > /proc/sys/net/ipv4/conf/demo/proxy_arp; echo 1 > /proc/sys/net/ipv4/conf/demo/rp_filter",
             "ip ntable change name arp_cache dev demo proxy_delay 500; echo 0 > /proc/sys/net/ipv4/ip_forward",
             "ip link del demo; ip link add demo group 0x43575901 type vxlan id 101 local 172.50.16.11 dstport 4789 dev net1",

@@ -5,7 +5,7 @@ link=ovn-gre0
 address=10.100.0.1/24
 far=242.1.0.0/16
 near=242.0.0.0/16
-rule=(POSTROUTING -d "$far" -m comment --comment causeway:ns1/ovn-gre0 -j SNAT --to-source 242.0.0.1-242.0.0.8)
+rule=(POSTROUTING ! -s 242.0.0.0/16 -d "$far" -o ovn-gre0 -m comment --comment causeway:ns1/ovn-gre0 -j SNAT --to-source 242.0.0.1-242.0.0.8)
 
 # The iptables in whose tables the gateway has its own chains.
 chains() {

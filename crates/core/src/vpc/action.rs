@@ -3,8 +3,9 @@
 use std::fmt;
 
 use super::have::{LinkKind, Route, Variant};
-use super::want::EgressRange;
+use super::want::{EgressRange, TunnelWant};
 use super::{LINK_GROUP, MARK};
+use crate::leases::Mac;
 use crate::names::{HostAddr, Ipv4Cidr, LinkName, ObjectKey};
 
 /// Loose reverse-path filtering: what a tunnel brings is accepted when its source is routable at all.
@@ -29,6 +30,27 @@ pub enum Action {
         link: LinkName,
         /// Its encapsulation and ends.
         want: LinkKind,
+        /// The longest packet that fits through the gateway's uplink with the encapsulation around it, where that is known.
+        mtu: Option<u32>,
+    },
+    /// Mark a link as ours.
+    LinkGroup {
+        /// The link.
+        link: LinkName,
+    },
+    /// Set the longest packet that a link takes.
+    LinkMtu {
+        /// The link.
+        link: LinkName,
+        /// That.
+        mtu: u32,
+    },
+    /// Give a link its Ethernet address.
+    LinkMac {
+        /// The link.
+        link: LinkName,
+        /// That.
+        mac: Mac,
     },
     /// Name the owner on a link.
     LinkAlias {
@@ -111,12 +133,8 @@ pub enum Action {
     NatInsert {
         /// In which variant.
         variant: Variant,
-        /// Its owner.
-        owner: ObjectKey,
-        /// The destination it applies to.
-        range: Ipv4Cidr,
-        /// The addresses it gives.
-        egress: EgressRange,
+        /// The rule.
+        rule: SourceNat,
     },
     /// Remove a rule that fits segment sizes, by its text.
     ClampDel {
@@ -147,6 +165,16 @@ pub enum Action {
         range: Ipv4Cidr,
         /// The addresses that are right.
         egress: EgressRange,
+        /// And those that need no translation.
+        own: Ipv4Cidr,
+    },
+    /// Let connection tracking forget flows that it still translates for a tunnel which is no more: they may go another way
+    /// now, under a source that does not lead back.
+    ForgetLeft {
+        /// The destination.
+        range: Ipv4Cidr,
+        /// The addresses that were right.
+        egress: EgressRange,
     },
 }
 
@@ -157,9 +185,52 @@ impl Action {
     }
 }
 
-/// A source NAT rule of ours as text.
-pub fn rule_spec(owner: &ObjectKey, range: Ipv4Cidr, egress: EgressRange) -> String {
-    format!("-d {range} -m comment --comment \"{MARK}{owner}\" -j SNAT --to-source {egress}")
+/// A source NAT rule of ours: what leaves through a tunnel for the range behind its peer gets a source that leads back.
+///
+/// Only what leaves by the tunnel's own link: a rule for all that goes to the range would catch the gateway's own datagrams
+/// where a peer claims an address of the underlay. And not what has a global source already: those are answers in
+/// conversations that the far side began, which a gateway that was replaced does not know of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceNat {
+    /// Whose it is.
+    pub owner: ObjectKey,
+    /// By which link packets leave.
+    pub link: String,
+    /// Sources that are global already.
+    pub own: Ipv4Cidr,
+    /// The destination it applies to.
+    pub range: Ipv4Cidr,
+    /// The addresses it gives.
+    pub egress: EgressRange,
+}
+
+impl SourceNat {
+    /// That of a tunnel.
+    pub fn of(link: &LinkName, tunnel: &TunnelWant) -> Self {
+        let TunnelWant { owner, own, remote_range, egress, .. } = tunnel;
+        Self {
+            owner: owner.clone(),
+            link: link.to_string(),
+            own: *own,
+            range: *remote_range,
+            egress: *egress,
+        }
+    }
+
+    /// What a rule of ours, also one of an earlier version, is about: its destination and the addresses it gives.
+    pub(super) fn about(spec: &str) -> Option<(Ipv4Cidr, EgressRange)> {
+        let after = |word: &str| spec.split(' ').skip_while(|it| *it != word).nth(1);
+        Some((after("-d")?.parse().ok()?, after("--to-source")?.parse().ok()?))
+    }
+}
+
+/// As iptables lists it.
+impl fmt::Display for SourceNat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { owner, link, own, range, egress } = self;
+        write!(f, "! -s {own} -d {range} -o {link} -m comment --comment \"{MARK}{owner}\" ")?;
+        write!(f, "-j SNAT --to-source {egress}")
+    }
 }
 
 /// A rule of ours that fits segment sizes, as text.
@@ -185,6 +256,9 @@ impl fmt::Display for Action {
         match self {
             Self::LinkAdd { link, .. } => write!(f, "link {link}"),
             Self::LinkAlias { link, .. } => write!(f, "alias of {link}"),
+            Self::LinkGroup { link } => write!(f, "group of {link}"),
+            Self::LinkMtu { link, mtu } => write!(f, "MTU {mtu} of {link}"),
+            Self::LinkMac { link, .. } => write!(f, "Ethernet address of {link}"),
             Self::LinkUp { link } => write!(f, "{link} up"),
             Self::LinkFree { link } => write!(f, "link {link} in the way"),
             Self::LinkDel { link } => write!(f, "stale link {link}"),
@@ -198,11 +272,12 @@ impl fmt::Display for Action {
             Self::LooseFilter { link } => write!(f, "rp_filter of {link}"),
             Self::Promote { link } => write!(f, "promote_secondaries of {link}"),
             Self::NatDel { .. } => f.write_str("misplaced SNAT rule"),
-            Self::NatInsert { range, .. } => write!(f, "SNAT rule for {range}"),
+            Self::NatInsert { rule, .. } => write!(f, "SNAT rule for {}", rule.range),
             Self::ClampDel { .. } => f.write_str("stale segment size rule"),
             Self::ClampAll { .. } => f.write_str("segment size rule"),
             Self::ClampInsert { link, .. } => write!(f, "segment size rule for {link}"),
             Self::ForgetAstray { range, .. } => write!(f, "flows astray to {range}"),
+            Self::ForgetLeft { range, .. } => write!(f, "flows left over to {range}"),
         }
     }
 }

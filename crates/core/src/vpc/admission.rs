@@ -236,6 +236,7 @@ impl Grounds<'_> {
             address: spec.address,
             remote_range,
             egress: self.own.egress_range()?,
+            own: ours,
         })
     }
 }

@@ -45,7 +45,16 @@ pub fn gateway(state: &State, name: &GatewayName) -> Option<GatewayTask> {
     let mut want = Want { frozen: state.tunnels.unreadable().clone(), ..Want::default() };
     for (key, link, verdict) in state.admission(name).into_iter().flat_map(Admission::iter) {
         match verdict {
-            Ok(tunnel) => drop(want.tunnels.insert(link.clone(), tunnel.clone())),
+            Ok(tunnel) => {
+                let object = state.tunnels.get(key);
+                if object.is_some_and(|object| object.is_established(name)) {
+                    want.established.insert(key.clone());
+                }
+                if object.is_some_and(|object| object.is_settled(name, tunnel)) {
+                    want.settled.insert(key.clone());
+                }
+                want.tunnels.insert(link.clone(), tunnel.clone());
+            }
             Err(trouble) if trouble.freezes() => drop(want.frozen.insert(key.clone())),
             Err(_) => {}
         }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use super::{LEAVING_GROUP, LINK_GROUP, MARK, ROUTE_PROTOCOL};
+use crate::leases::Mac;
 use crate::names::{HostAddr, Ipv4Cidr, ObjectKey};
 
 /// A gateway's network namespace at one moment.
@@ -33,6 +34,10 @@ pub struct Link {
     pub up: bool,
     /// Whether ARP is switched off on it (`NOARP`).
     pub arp_off: bool,
+    /// The longest packet that it takes; 0 where that is not known.
+    pub mtu: u32,
+    /// Its Ethernet address, if it has one.
+    pub mac: Option<Mac>,
     /// Its IPv4 addresses in the kernel's order: the first of a network is the primary one.
     pub addresses: Vec<HostAddr>,
     /// `proxy_arp`.
@@ -61,6 +66,8 @@ pub enum LinkKind {
         remote: Option<Ipv4Addr>,
         /// The link it runs over.
         dev: Option<String>,
+        /// Whether it has parameters that ours never have: a time to live, no learning, another age of what it learnt.
+        odd: bool,
     },
     /// GRE over IPv4.
     Gre {
@@ -73,6 +80,28 @@ pub enum LinkKind {
         /// Whether it carries a key, which ours never do.
         keyed: bool,
     },
+}
+
+impl LinkKind {
+    /// The bytes around each packet: those of IPv4 and UDP or GRE, and of the Ethernet frame that VXLAN carries.
+    pub fn overhead(&self) -> u32 {
+        match self {
+            Self::Vxlan { .. } => 50,
+            Self::Gre { .. } => 24,
+        }
+    }
+
+    /// The Ethernet address of a link of ours, which follows from our end of it. With a random one, the peer would send to
+    /// the address of before for half a minute whenever the link is made again.
+    pub fn mac(&self) -> Option<Mac> {
+        match self {
+            Self::Vxlan { local: Some(local), .. } => {
+                let [a, b, c, d] = local.octets();
+                Some(Mac([0x02, 0x43, a, b, c, d]))
+            }
+            Self::Vxlan { local: None, .. } | Self::Gre { .. } => None,
+        }
+    }
 }
 
 /// One route of the main table.

@@ -5,28 +5,32 @@
 
 use super::LINK_GROUP;
 use super::MARK;
-use super::action::{Action, LOOSE, clamp_spec, rule_spec, shared_clamp_spec};
+use super::action::{Action, LOOSE, clamp_spec, shared_clamp_spec};
 use super::have::{Have, Link, LinkKind, NatRule, Route};
 use crate::names::HostAddr;
 
 /// What a link starts with: the kernel's defaults.
-fn fresh(kind: LinkKind) -> Link {
-    Link { group: LINK_GROUP, kind: Some(kind), rp_filter: 0, proxy_delay: 800, ..Link::default() }
+fn fresh(kind: LinkKind, mtu: Option<u32>) -> Link {
+    let (mac, mtu) = (kind.mac(), mtu.unwrap_or(1400));
+    Link { group: LINK_GROUP, kind: Some(kind), rp_filter: 0, proxy_delay: 800, mac, mtu, ..Link::default() }
 }
 
 /// Does one step, or says what the kernel would say.
 pub fn apply(have: &mut Have, action: &Action) -> Result<(), String> {
     match action {
-        Action::LinkAdd { link, want } => {
+        Action::LinkAdd { link, want, mtu } => {
             let clash = |other: &Link| other.kind.as_ref().is_some_and(|kind| same_identity(kind, want));
             if have.links.contains_key(link.as_str()) || have.links.values().any(clash) {
                 return Err("File exists".into());
             }
-            have.links.insert(link.to_string(), fresh(want.clone()));
+            have.links.insert(link.to_string(), fresh(want.clone(), *mtu));
         }
         Action::LinkAlias { link, owner } => {
             find(have, link.as_str())?.alias = Some(format!("{MARK}{owner}"));
         }
+        Action::LinkGroup { link } => find(have, link.as_str())?.group = LINK_GROUP,
+        Action::LinkMtu { link, mtu } => find(have, link.as_str())?.mtu = *mtu,
+        Action::LinkMac { link, mac } => find(have, link.as_str())?.mac = Some(*mac),
         Action::LinkUp { link } => find(have, link.as_str())?.up = true,
         Action::LinkFree { link } | Action::LinkDel { link } => {
             have.links.remove(link).ok_or("Cannot find device")?;
@@ -62,7 +66,7 @@ pub fn apply(have: &mut Have, action: &Action) -> Result<(), String> {
         }
         Action::Forward => have.forwarding = true,
         // Flows are not part of what a gateway holds.
-        Action::ForgetAstray { .. } => {}
+        Action::ForgetAstray { .. } | Action::ForgetLeft { .. } => {}
         Action::NatDel { variant, spec } => {
             remove_rule(have.nat.postrouting.get_mut(variant), spec)?;
         }
@@ -75,8 +79,8 @@ pub fn apply(have: &mut Have, action: &Action) -> Result<(), String> {
             let rule = NatRule::Ours { owner: owner.clone(), spec: clamp_spec(owner, link.as_str()) };
             have.nat.forward.entry(*variant).or_default().insert(0, rule);
         }
-        Action::NatInsert { variant, owner, range, egress } => {
-            let rule = NatRule::Ours { owner: owner.clone(), spec: rule_spec(owner, *range, *egress) };
+        Action::NatInsert { variant, rule } => {
+            let rule = NatRule::Ours { owner: rule.owner.clone(), spec: rule.to_string() };
             have.nat.postrouting.entry(*variant).or_default().insert(0, rule);
         }
     }

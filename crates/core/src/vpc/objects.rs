@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use super::status::TunnelStatus;
-use super::want::TunnelKind;
+use super::want::{TunnelKind, TunnelWant};
 use crate::names::{ClusterId, GatewayName, HostAddr, Ipv4Cidr, LinkName, ObjectKey};
 use crate::room::is_later;
 
@@ -37,6 +37,30 @@ impl Tunnel {
     /// Whether our finalizer is on it.
     pub fn is_held(&self) -> bool {
         self.finalizers.iter().any(|finalizer| finalizer == TUNNEL_FINALIZER)
+    }
+
+    /// Whether its status says that it was built on a gateway.
+    pub(super) fn is_established(&self, gateway: &GatewayName) -> bool {
+        self.status.initialized && self.status.gateway.as_deref() == Some(gateway.as_str())
+    }
+
+    /// Whether its status says that it is what it is wanted to be.
+    pub(super) fn is_settled(&self, gateway: &GatewayName, want: &TunnelWant) -> bool {
+        let says = |field: &Option<String>, value: &dyn std::fmt::Display| {
+            field.as_ref().is_some_and(|text| *text == value.to_string())
+        };
+        let status = &self.status;
+        self.is_established(gateway)
+            && says(&status.remote_ip, &want.remote)
+            && says(&status.remote_globalnet, &want.remote_range)
+            && says(&status.interface_addr, &want.address)
+    }
+
+    /// What its status says that it is.
+    pub(super) fn settled(&self) -> impl PartialEq + use<'_> {
+        let TunnelStatus { initialized, gateway, remote_ip, remote_globalnet, interface_addr, .. } =
+            &self.status;
+        (initialized, gateway, remote_ip, remote_globalnet, interface_addr)
     }
 
     /// Whether this is a later version of the object than another.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::action::{Action, Step, rule_spec, shared_clamp_spec};
+use super::action::{Action, Step, shared_clamp_spec};
 use super::have::{Have, Holding, NatRule, Route};
 use super::plan::{Plan, Refused, plan_after};
 use super::want::{TunnelWant, Want};
@@ -194,9 +194,7 @@ fn nat_took(planned: &Plan, now: &Have) -> bool {
     let rules = now.nat.postrouting.get(&now.nat.active).into_iter().flatten();
     let stand: BTreeSet<&str> = rules.filter_map(NatRule::our_spec).collect();
     planned.steps.iter().all(|step| match &step.action {
-        Action::NatInsert { owner, range, egress, .. } => {
-            stand.contains(rule_spec(owner, *range, *egress).as_str())
-        }
+        Action::NatInsert { rule, .. } => stand.contains(rule.to_string().as_str()),
         _ => true,
     })
 }
@@ -233,7 +231,7 @@ pub fn repairs(before: Option<&Outcome>, pod_uid: &str, want: &Want, planned: &P
     };
     let repaired = |tunnel: &TunnelWant| {
         let counts = |action: &&&Action| match action {
-            Action::ForgetAstray { .. } | Action::ClampDel { .. } => false,
+            Action::ForgetAstray { .. } | Action::ForgetLeft { .. } | Action::ClampDel { .. } => false,
             Action::ClampInsert { .. } => visit.clamps_each && !now.unclamped.contains_key(&tunnel.owner),
             _ => true,
         };

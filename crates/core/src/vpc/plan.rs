@@ -8,14 +8,15 @@
 
 mod index;
 mod rules;
+mod territory;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use self::index::Index;
-use super::action::{Action, LOOSE, Step};
+use super::action::{Action, LOOSE, SourceNat, Step};
 use super::have::{Have, Link, LinkKind, Route};
 use super::want::{TunnelKind, TunnelWant, Want};
-use super::{LAN_LINK, ROUTE_PROTOCOL, UNDERLAY_LINK};
+use super::{LAN_LINK, LINK_GROUP, ROUTE_PROTOCOL, UNDERLAY_LINK};
 use crate::names::{Ipv4Cidr, LinkName, ObjectKey};
 
 /// Why a tunnel cannot be had on this gateway, although its object is fine.
@@ -25,6 +26,13 @@ pub enum Problem {
     NameTaken {
         /// The link in the way.
         link: String,
+    },
+    /// What it claims is another's too.
+    Overlap {
+        /// Its claim.
+        what: String,
+        /// The other's.
+        with: String,
     },
     /// A route to that range is not ours.
     RouteTaken {
@@ -90,6 +98,7 @@ pub fn plan_after(refused: &Refused, want: &Want, have: &Have) -> Plan {
     planner.drop_links();
     planner.order_nat();
     planner.fit_segments();
+    planner.forget_flows();
     planner.plan
 }
 
@@ -109,13 +118,27 @@ struct Planner<'a> {
     freed: BTreeMap<&'a str, &'a TunnelWant>,
     /// Links of ours that nobody wants.
     stale: BTreeSet<&'a str>,
+    /// Tunnels that packets may have missed so far: their link, route or rule is put.
+    missed: BTreeSet<&'a ObjectKey>,
     plan: Plan,
 }
 
 impl<'a> Planner<'a> {
     fn new(refused: &'a Refused, want: &'a Want, have: &'a Have) -> Self {
-        let index = Index::new(want, have);
-        let problems = problems(want, &index);
+        let mut index = Index::new(want, have);
+        let mut problems = territory::contested(want, have);
+        index.freeze_established(want, problems.keys());
+        loop {
+            let known = problems.len();
+            for (owner, problem) in found_problems(want, &index) {
+                problems.entry(owner).or_insert(problem);
+            }
+            if problems.len() == known {
+                break;
+            }
+            // What stands of them works as long as what is in the way lets it; and so it may be in the way of others.
+            index.freeze_established(want, problems.keys());
+        }
         let buildable: Tunnels<'_> =
             want.tunnels.iter().filter(|(_, tunnel)| !problems.contains_key(&tunnel.owner)).collect();
         let freed = places_to_free(&buildable, &index);
@@ -132,7 +155,7 @@ impl<'a> Planner<'a> {
             .into_iter()
             .partition(|(name, tunnel)| has_link(name) || !refused.tunnels.contains(&tunnel.owner));
         let plan = Plan { problems, clamps_each: refused.shared_clamp, ..Plan::default() };
-        Self { refused, want, have, index, whole, link_only, freed, stale, plan }
+        Self { refused, want, have, index, whole, link_only, freed, stale, missed: BTreeSet::new(), plan }
     }
 
     fn push(&mut self, owner: Option<&ObjectKey>, action: Action) {
@@ -174,21 +197,22 @@ impl<'a> Planner<'a> {
 
     fn add_link(&mut self, name: &LinkName, tunnel: &TunnelWant) {
         let owner = Some(&tunnel.owner);
-        self.push(owner, Action::LinkAdd { link: name.clone(), want: link_kind(tunnel) });
+        let want = link_kind(tunnel);
+        let mtu = self.index.mtu(&want);
+        self.push(owner, Action::LinkAdd { link: name.clone(), want, mtu });
         self.push(owner, Action::LinkAlias { link: name.clone(), owner: tunnel.owner.clone() });
     }
 
-    fn put_tunnel(&mut self, name: &LinkName, tunnel: &TunnelWant) {
+    fn put_tunnel(&mut self, name: &LinkName, tunnel: &'a TunnelWant) {
         let owner = Some(&tunnel.owner);
         let link = || name.clone();
         let freed = self.freed.contains_key(name.as_str());
         let old = self.index.our_link(name.as_str()).filter(|_| !freed);
         let new = Link { rp_filter: u8::MAX, proxy_delay: u32::MAX, ..Link::default() };
         let has = old.unwrap_or(&new);
-        if old.is_none() {
-            self.add_link(name, tunnel);
-        } else if self.index.ours.get(name.as_str()) != Some(&Some(tunnel.owner.clone())) {
-            self.push(owner, Action::LinkAlias { link: link(), owner: tunnel.owner.clone() });
+        match old {
+            None => self.add_link(name, tunnel),
+            Some(old) => self.mend_link(name, tunnel, old),
         }
         if !has.addresses.contains(&tunnel.address) {
             self.push(owner, Action::AddrPut { link: link(), address: tunnel.address });
@@ -216,6 +240,51 @@ impl<'a> Planner<'a> {
         if old.is_none() || !self.index.has_route(&route) {
             let put = self.put(route);
             self.push(owner, put);
+            self.missed.insert(&tunnel.owner);
+        }
+    }
+
+    /// What can be put right of a link that stays. Its marks first: without them it is nobody's.
+    fn mend_link(&mut self, name: &LinkName, tunnel: &TunnelWant, old: &Link) {
+        let (owner, link) = (Some(&tunnel.owner), || name.clone());
+        if old.group != LINK_GROUP {
+            self.push(owner, Action::LinkGroup { link: link() });
+        }
+        if self.index.ours.get(name.as_str()) != Some(&Some(tunnel.owner.clone())) {
+            self.push(owner, Action::LinkAlias { link: link(), owner: tunnel.owner.clone() });
+        }
+        let kind = link_kind(tunnel);
+        if let Some(mtu) = self.index.mtu(&kind).filter(|mtu| old.mtu != *mtu) {
+            self.push(owner, Action::LinkMtu { link: link(), mtu });
+        }
+        if let Some(mac) = kind.mac().filter(|mac| old.mac != Some(*mac)) {
+            self.push(owner, Action::LinkMac { link: link(), mac });
+        }
+    }
+
+    /// A rule applies to new flows only: those that went astray before it stood, and those that it left behind, are forgotten.
+    fn forget_flows(&mut self) {
+        let wanted: BTreeSet<Ipv4Cidr> = self.whole.iter().map(|(_, tunnel)| tunnel.remote_range).collect();
+        let gone: Vec<Step> = self
+            .plan
+            .steps
+            .iter()
+            .filter(|step| matches!(step.action, Action::NatDel { .. }))
+            .cloned()
+            .collect();
+        for Step { owner, action } in gone {
+            if let Action::NatDel { spec, .. } = &action
+                && let Some((range, egress)) =
+                    SourceNat::about(spec).filter(|(range, _)| !wanted.contains(range))
+            {
+                self.push(owner.as_ref(), Action::ForgetLeft { range, egress });
+            }
+        }
+        for (_, tunnel) in self.whole.clone() {
+            if self.missed.contains(&tunnel.owner) {
+                let (range, egress, own) = (tunnel.remote_range, tunnel.egress, tunnel.own);
+                self.push(Some(&tunnel.owner), Action::ForgetAstray { range, egress, own });
+            }
         }
     }
 
@@ -264,12 +333,17 @@ impl<'a> Planner<'a> {
 }
 
 /// The tunnels whose place is taken by something foreign.
-fn problems(want: &Want, index: &Index<'_>) -> BTreeMap<ObjectKey, Problem> {
+fn found_problems(want: &Want, index: &Index<'_>) -> BTreeMap<ObjectKey, Problem> {
+    let is_foreign = |route: &&Route| !index.is_replaceable(route);
+    let taken = |range: Ipv4Cidr, route: &Route| Problem::RouteTaken { range, route: route.to_string() };
+    // A route to a part of the range takes that part, and one around it would lose its own.
     let foreign_route = |range: Ipv4Cidr| {
-        let taken = index.rivals(range).find(|rival| !index.is_replaceable(rival));
-        taken.map(|route| Problem::RouteTaken { range, route: route.to_string() })
+        let mut rivals = index.rivals(range).chain(index.overlapping(range));
+        rivals.find(is_foreign).map(|route| taken(range, route))
     };
-    let inbound = want.inbound.and_then(|inbound| foreign_route(inbound.range));
+    let inbound = want.inbound.and_then(|inbound| {
+        index.rivals(inbound.range).find(is_foreign).map(|route| taken(inbound.range, route))
+    });
     let of_tunnel = |(name, tunnel): (&LinkName, &TunnelWant)| {
         let problem = index
             .obstacle(name.as_str(), tunnel)
@@ -301,16 +375,17 @@ fn places_to_free<'a>(buildable: &Tunnels<'a>, index: &Index<'a>) -> BTreeMap<&'
 }
 
 /// The link parameters a tunnel needs.
-fn link_kind(tunnel: &TunnelWant) -> LinkKind {
+pub(super) fn link_kind(tunnel: &TunnelWant) -> LinkKind {
     let (local, remote) = (Some(tunnel.local), Some(tunnel.remote));
     match tunnel.kind {
         TunnelKind::Vxlan { vni, port } => {
-            LinkKind::Vxlan { vni, port, local, remote, dev: Some(UNDERLAY_LINK.into()) }
+            let dev = Some(UNDERLAY_LINK.into());
+            LinkKind::Vxlan { vni, port, local, remote, dev, odd: false }
         }
         TunnelKind::Gre => LinkKind::Gre { local, remote, ttl: 255, keyed: false },
     }
 }
 
-fn route_to(range: Ipv4Cidr, via: Option<std::net::Ipv4Addr>, dev: &str) -> Route {
+pub(super) fn route_to(range: Ipv4Cidr, via: Option<std::net::Ipv4Addr>, dev: &str) -> Route {
     Route { range, via, dev: Some(dev.into()), protocol: ROUTE_PROTOCOL, metric: 0 }
 }

@@ -138,6 +138,11 @@ fn in_the_way(problem: &Problem) -> String {
                 "link {link} of the gateway is not ours and stands in the way; remove it, or name the tunnel otherwise"
             )
         }
+        Problem::Overlap { what, with } => {
+            format!(
+                "{what} shares addresses with {with}; nothing is built on it, and what there was stays as it is"
+            )
+        }
         Problem::RouteTaken { range, route } => {
             format!(
                 "the gateway has a route to {range} that is not ours ({route}); remove it to let the tunnel have it"
@@ -167,6 +172,7 @@ impl Trouble {
             Self::Conflict { claim: Claim::Range(_), .. } => "RemoteRangeConflict",
             Self::InTheWay(Problem::NameTaken { .. }) => "NameTaken",
             Self::InTheWay(Problem::RouteTaken { .. }) => "RouteTaken",
+            Self::InTheWay(Problem::Overlap { .. }) => "AddressConflict",
             Self::KernelLacksTunnelType(_) => "KernelLacksTunnelType",
             Self::ToolMissing(_) => "ToolMissing",
             Self::ExecRefused(_) => "ExecRefused",

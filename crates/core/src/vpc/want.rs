@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use crate::names::{HostAddr, Ipv4Cidr, LinkName, ObjectKey};
+use crate::names::{HostAddr, Invalid, Ipv4Cidr, LinkName, ObjectKey};
 
 /// The encapsulation of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,6 +65,18 @@ impl EgressRange {
     }
 }
 
+impl std::str::FromStr for EgressRange {
+    type Err = Invalid;
+
+    /// `a-b`, or `a` for a range of one.
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let address = |part: &str| part.parse().map_err(|_| Invalid::Address(part.into()));
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let (first, last) = (address(first)?, address(last)?);
+        if first <= last { Ok(Self { first, last }) } else { Err(Invalid::Address(text.into())) }
+    }
+}
+
 impl fmt::Display for EgressRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.first, self.last)
@@ -88,6 +100,8 @@ pub struct TunnelWant {
     pub remote_range: Ipv4Cidr,
     /// What our traffic appears to come from there.
     pub egress: EgressRange,
+    /// Our own range of global addresses: what has one of them needs no other.
+    pub own: Ipv4Cidr,
 }
 
 /// The way from a tunnel into the VPC: one for all tunnels of a gateway.
@@ -109,6 +123,11 @@ pub struct Want {
     /// Objects whose things stay as they are: their new text makes no sense, or their peer is
     /// missing, and what worked is better than nothing.
     pub frozen: BTreeSet<ObjectKey>,
+    /// Objects of these tunnels that say they are what they are wanted to be: their claims are in use, also on a gateway that
+    /// has lost everything.
+    pub settled: BTreeSet<ObjectKey>,
+    /// Objects of these tunnels that say they were built here once, as they are wanted or otherwise.
+    pub established: BTreeSet<ObjectKey>,
 }
 
 #[cfg(test)]

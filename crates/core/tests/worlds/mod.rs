@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use causeway_core::names::{HostAddr, Ipv4Cidr, ObjectKey};
-use causeway_core::vpc::action::{LOOSE, clamp_spec, rule_spec, shared_clamp_spec};
+use causeway_core::vpc::action::{LOOSE, SourceNat, clamp_spec, shared_clamp_spec};
 use causeway_core::vpc::{
     EgressRange, Have, Inbound, LEAVING_GROUP, LINK_GROUP, Link, LinkKind, Nat, NatRule, ROUTE_PROTOCOL,
     Refused, Route, TunnelKind, TunnelWant, Variant, Want,
@@ -54,7 +54,8 @@ fn tunnel() -> impl Strategy<Value = (String, TunnelWant)> {
     parts.prop_map(|(name, namespace, kind, remote, address, remote_range, egress)| {
         let owner = ObjectKey::new(namespace, name).expect("a key");
         let local = Ipv4Addr::new(172, 50, 16, 1);
-        (name.into(), TunnelWant { owner, kind, local, remote, address, remote_range, egress })
+        let own = "242.9.0.0/16".parse().expect("range");
+        (name.into(), TunnelWant { owner, kind, local, remote, address, remote_range, egress, own })
     })
 }
 
@@ -76,6 +77,8 @@ pub(crate) fn want() -> impl Strategy<Value = Want> {
         let inbound = Inbound { range: own, via: Ipv4Addr::new(10, 0, 1, via) };
         want.inbound = (!want.tunnels.is_empty()).then_some(inbound);
         let wanted = |key: &ObjectKey| want.tunnels.values().any(|tunnel| tunnel.owner == *key);
+        // Of those that are wanted some were up before.
+        want.established = frozen.iter().filter(|key| wanted(key)).cloned().collect();
         want.frozen = frozen.into_iter().filter(|key| !wanted(key)).collect();
         want
     })
@@ -86,7 +89,7 @@ fn link_kind() -> impl Strategy<Value = Option<LinkKind>> {
     let kinds = (tunnel_kind(), local, remote, any::<bool>(), any::<bool>());
     let kind = kinds.prop_map(|(kind, local, remote, usual, keyed)| match kind {
         TunnelKind::Vxlan { vni, port } => {
-            LinkKind::Vxlan { vni, port, local, remote, dev: usual.then(|| "net1".into()) }
+            LinkKind::Vxlan { vni, port, local, remote, dev: usual.then(|| "net1".into()), odd: keyed }
         }
         TunnelKind::Gre => LinkKind::Gre { local, remote, ttl: if usual { 255 } else { 0 }, keyed },
     });
@@ -127,7 +130,7 @@ fn identity(kind: &LinkKind) -> String {
 
 fn links() -> impl Strategy<Value = BTreeMap<String, Link>> {
     vec((pick(&NAMES), link()), 0..5).prop_map(|drawn| {
-        let up = || Link { up: true, proxy_delay: 800, ..Link::default() };
+        let up = || Link { up: true, proxy_delay: 800, mtu: 1500, ..Link::default() };
         let mut links = BTreeMap::from([("eth0".to_owned(), up()), ("net1".to_owned(), up())]);
         let mut identities = BTreeSet::new();
         for (name, link) in drawn {
@@ -154,8 +157,9 @@ fn route() -> impl Strategy<Value = Route> {
 }
 
 fn rule() -> impl Strategy<Value = NatRule> {
-    let ours = (owner(), range(), egress()).prop_map(|(owner, range, egress)| {
-        let spec = rule_spec(&owner, range, egress);
+    let ours = (owner(), pick(&NAMES), range(), egress()).prop_map(|(owner, link, range, egress)| {
+        let own = "242.9.0.0/16".parse().expect("range");
+        let spec = SourceNat { owner: owner.clone(), link: link.into(), own, range, egress }.to_string();
         NatRule::Ours { owner, spec }
     });
     let odd = owner().prop_map(|owner| {

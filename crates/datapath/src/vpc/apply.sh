@@ -48,30 +48,71 @@ ends() {
     done
   fi
 }
+# Whether a flow to a range, whose answers go to `n`, is one to forget.
+goes_astray() {
+  local in=0 own=${owns[$1]}
+  [[ $n -ge ${lows[$1]} && $n -le ${highs[$1]} ]] && in=1
+  if [[ $own == - ]]; then
+    [[ $in -eq 1 ]]
+  else
+    [[ $in -eq 0 && $((n >> ${own#* })) -ne $((${own% *} >> ${own#* })) ]]
+  fi
+}
 forget() {
-  local -A ranges lows highs gone
+  local -A ranges lows highs owns gone
   local -a sizes
-  while read -r range low high; do
+  while read -r range low high own; do
     size=$((32 - ${range#*/}))
     number "${range%/*}"
     key=$size/$((n >> size))
-    sizes[size]=1 ranges[$key]=$range
+    sizes[size]=1 ranges[$key]=$range owns[$key]=-
     number "$low" && lows[$key]=$n
     number "$high" && highs[$key]=$n
+    if [[ $own != - ]]; then
+      number "${own%/*}"
+      owns[$key]="$n $((32 - ${own#*/}))"
+    fi
   done
   flows_to "${ranges[@]}" | ends | while read -r to from; do
     number "$to" && to=$n
     number "$from"
     for size in "${!sizes[@]}"; do
       key=$size/$((to >> size))
-      [[ ${ranges[$key]} && ($n -lt ${lows[$key]} || $n -gt ${highs[$key]}) && ! ${gone[$key/$from]} ]] || continue
+      [[ ${ranges[$key]} && ! ${gone[$key/$from]} ]] || continue
+      goes_astray "$key" || continue
       gone[$key/$from]=1
       bounded conntrack -D -d "${ranges[$key]}" -q "$from" </dev/null
     done
   done
 }
+# Puts a line that fails in the place of those that match a pattern.
+instead() {
+  local line
+  text=
+  [[ $1 ]] || return
+  while IFS= read -r line; do
+    [[ "$line " == $2 ]] && line=$3
+    text+=$line$'\n'
+  done <<<"${1%$'\n'}"
+}
+# A new link that could not be given its name: the link of that name, if there is one, is not ours. What is said of it fails.
+spare() {
+  local line name ours
+  ours=$'\n'$(ip -o link show group 1129797889)
+  while IFS= read -r line; do
+    name=${line##* }
+    [[ $line != 'link set dev cw-'*' name '* || $ours =~ $'\n'[0-9]+:\ "$name"[:@] ]] && continue
+    instead "$sysctls" "ipv4/conf/$name/*" not-ours
+    sysctls=$text
+    instead "$last" "* dev $name *" 'link show dev cw-not-ours'
+    last=$text
+  done <<<"$first"
+}
 change() {
-  feed ip-first "$first" ip -force -batch -
+  local said
+  said=$(feed ip-first "$first" ip -force -batch -)
+  printf '%s\n' "$said"
+  if [[ $said == *'Command failed'* ]]; then spare; fi
   feed sysctl "$sysctls" write
   feed restore-legacy "$legacy_rules" bounded "${legacy:-iptables-legacy}-restore" -w 5 --noflush
   feed restore-nft "$nft_rules" bounded "${nft:-iptables-nft}-restore" -w 5 --noflush

@@ -9,13 +9,15 @@ for (i = 3; i < NF; i++) if ($i == word) return $(i + 1)
 }
 /^[0-9]+: [^ ]+: </ {
 gsub(/(BROADCAST|MULTICAST|LOWER_UP|POINTOPOINT|LOOPBACK|NO-CARRIER),?/, "", $3)
-out = "l " $2 " " $3 " group " (after("group") + 0)
+out = "l " $2 " " $3 " mtu " (after("mtu") + 0) " group " (after("group") + 0)
 n = split($0, part, "\\")
+if (split(part[2], word, " ") > 1) out = out "\\" word[1] " " word[2]
 for (i = 3; i <= n; i++) {
 sub(/^ +/, "", part[i])
 if (part[i] ~ /^(vxlan|gre) /) {
 sub(/ srcport [0-9]+ [0-9]+/, "", part[i])
-sub(/ (ttl auto|ageing|addrgenmode|numtxqueues) .*/, "", part[i])
+sub(/ ttl auto/, "", part[i])
+sub(/ (ageing 300|udpcsum|noudpcsum|addrgenmode|numtxqueues) .*/, "", part[i])
 out = out "\\" part[i]
 } else if (part[i] ~ /^alias /) {
 out = out "\\" part[i]
@@ -28,9 +30,9 @@ next
 /^[0-9]+: / { print "a", $2, $4, $5 == "peer" ? $5 " " $6 : ""; next }
 $1 == "inet" && $2 != "arp_cache" { print "c", $2, after("rp_filter"), after("proxy_neigh"); next }
 $1 == "inet" { if ((dev = after("dev")) != "") print "d", dev, after("proxy_delay"); next }
-/^-A POSTROUTING -d [^ ]+ -m comment --comment "?causeway:[^" ]+"? -j SNAT --to-source [^ ]+ *$/ {
-gsub(/"/, "", $8)
-print "s", $4, substr($8, 10), $12
+$1 $2 $3 $4 $6 $8 $12 $15 $16 == "-APOSTROUTING!-s-d-o--commentSNAT--to-source" && NF == 17 && $13 ~ /^"?causeway:[^"]+"?$/ {
+gsub(/"/, "", $13)
+print "s", $5, $7, $9, substr($13, 10), $17
 next
 }
 /^(@@|$|[*]|:SNAT_FILTER |-A POSTROUTING |-A FORWARD |# Table )/ { print; next }

@@ -36,7 +36,7 @@ fn has_rule(have: &Have, range: Ipv4Cidr) -> bool {
     rules
         .into_iter()
         .flatten()
-        .any(|rule| matches!(rule, NatRule::Ours { spec, .. } if spec.starts_with(&to_range)))
+        .any(|rule| matches!(rule, NatRule::Ours { spec, .. } if spec.contains(&to_range)))
 }
 
 proptest! {

@@ -120,6 +120,9 @@ fn trace_to_causes(plan: &Plan, failures: &mut BTreeMap<usize, StepError>) {
 fn link_of(action: &Action) -> Option<&str> {
     match action {
         Action::LinkAlias { link, .. }
+        | Action::LinkGroup { link }
+        | Action::LinkMtu { link, .. }
+        | Action::LinkMac { link, .. }
         | Action::LinkUp { link }
         | Action::ProxyDelay { link }
         | Action::AddrPut { link, .. }
@@ -138,7 +141,8 @@ fn link_of(action: &Action) -> Option<&str> {
         | Action::ClampDel { .. }
         | Action::ClampAll { .. }
         | Action::ClampInsert { .. }
-        | Action::ForgetAstray { .. } => None,
+        | Action::ForgetAstray { .. }
+        | Action::ForgetLeft { .. } => None,
     }
 }
 
@@ -150,7 +154,7 @@ mod tests {
 
     fn gre(name: &str) -> Action {
         let want = LinkKind::Gre { local: None, remote: None, ttl: 255, keyed: false };
-        Action::LinkAdd { link: name.parse().expect("name"), want }
+        Action::LinkAdd { link: name.parse().expect("name"), want, mtu: None }
     }
 
     fn up(name: &str) -> Action {

@@ -4,12 +4,15 @@
 //! and its route is put only after its settings and the NAT rule stand. A packet that finds the route but
 //! no rule would leave with the wrong source, and connection tracking would keep that for its whole flow.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use causeway_core::vpc::action::{LOOSE, clamp_spec, rule_spec, shared_clamp_spec};
+use causeway_core::vpc::action::{LOOSE, clamp_spec, shared_clamp_spec};
 use causeway_core::vpc::{
     Action, LEAVING_GROUP, LINK_GROUP, LinkKind, MARK, Plan, ROUTE_PROTOCOL, Route, Variant,
 };
+
+use sha1::{Digest as _, Sha1};
 
 /// Milliseconds after which an unanswered ARP request is sent again. Two ends never come up together: with the
 /// kernel's second, the first packet through a new tunnel would wait for most of it.
@@ -26,7 +29,8 @@ pub(crate) enum Part {
     Nat(Variant),
     /// An `ip` batch: links up, routes, and everything dropped; the settings must stand.
     Routes,
-    /// `range first last` lines: flows to a range that are translated to anything else are forgotten.
+    /// `range first last own` lines: flows to a range that are translated to anything else, and have no source in `own`, are
+    /// forgotten; with a dash in its place those that are translated to these.
     Flows,
 }
 
@@ -87,8 +91,49 @@ impl Input {
         }
         input.delete(Part::Links, &freed);
         input.lines.append(&mut others);
+        input.name_new_links(plan);
         input.delete(Part::Routes, &deleted);
         input
+    }
+
+    /// A new link gets its name last, when it is marked: somebody else's link of that name may have come meanwhile, and what
+    /// is said about a name would be done to that one.
+    fn name_new_links(&mut self, plan: &Plan) {
+        let made = plan.steps.iter().filter_map(|step| match &step.action {
+            Action::LinkAdd { link, .. } => Some(link.as_str()),
+            _ => None,
+        });
+        let made: BTreeSet<&str> = made.collect();
+        let mut named = Vec::new();
+        for line in self.lines.iter_mut().filter(|line| line.part == Part::Links) {
+            let (link, is_alias) =
+                match line.steps.first().and_then(|at| plan.steps.get(*at)).map(|step| &step.action) {
+                    Some(
+                        Action::LinkAdd { link, .. }
+                        | Action::ProxyDelay { link }
+                        | Action::AddrPut { link, .. },
+                    ) => (link.as_str(), false),
+                    Some(Action::LinkAlias { link, .. }) => (link.as_str(), true),
+                    _ => continue,
+                };
+            if !made.contains(link) {
+                continue;
+            }
+            let nameless = nameless(link);
+            let word = |word: &str| format!(" {word} {link}");
+            let found = ["name", "dev"].into_iter().find(|before| {
+                let text = word(before);
+                line.text.ends_with(&text) || line.text.contains(&format!("{text} "))
+            });
+            if let Some(before) = found {
+                line.text = line.text.replacen(&word(before), &format!(" {before} {nameless}"), 1);
+            }
+            if is_alias {
+                let text = format!("link set dev {nameless} name {link}");
+                named.push(Line { part: Part::Links, steps: line.steps.clone(), text });
+            }
+        }
+        self.lines.append(&mut named);
     }
 
     /// Links that go together are put into a group and deleted as one: the kernel waits once for all of them, where
@@ -146,6 +191,9 @@ fn part(action: &Action) -> Part {
         Action::LinkFree { .. }
         | Action::LinkAdd { .. }
         | Action::LinkAlias { .. }
+        | Action::LinkGroup { .. }
+        | Action::LinkMtu { .. }
+        | Action::LinkMac { .. }
         | Action::ProxyDelay { .. }
         | Action::AddrPut { .. } => Part::Links,
         Action::Forward | Action::ProxyArp { .. } | Action::LooseFilter { .. } | Action::Promote { .. } => {
@@ -161,7 +209,7 @@ fn part(action: &Action) -> Part {
         | Action::AddrDel { .. }
         | Action::RoutePut { .. }
         | Action::RouteDel { .. } => Part::Routes,
-        Action::ForgetAstray { .. } => Part::Flows,
+        Action::ForgetAstray { .. } | Action::ForgetLeft { .. } => Part::Flows,
     }
 }
 
@@ -178,12 +226,24 @@ fn is_nameable(action: &Action) -> bool {
     }
 }
 
+/// What a link is called until it is marked.
+fn nameless(link: &str) -> String {
+    let digest = Sha1::digest(link);
+    digest.iter().take(6).fold("cw-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
+}
+
 /// The one line of a step.
 fn line(action: &Action) -> String {
     match action {
-        Action::LinkAdd { link, want } => {
-            format!("link add {link}{} group {LINK_GROUP} {}", mac_words(want), kind_words(want))
+        Action::LinkAdd { link, want, mtu } => {
+            let mac = want.mac().map(|mac| format!(" address {mac}")).unwrap_or_default();
+            let mtu = mtu.map(|mtu| format!(" mtu {mtu}")).unwrap_or_default();
+            // By the word before it a name is one, also where it could be an option.
+            format!("link add name {link}{mac}{mtu} group {LINK_GROUP} {}", kind_words(want))
         }
+        Action::LinkGroup { link } => format!("link set dev {link} group {LINK_GROUP}"),
+        Action::LinkMtu { link, mtu } => format!("link set dev {link} mtu {mtu}"),
+        Action::LinkMac { link, mac } => format!("link set dev {link} address {mac}"),
         Action::LinkAlias { link, owner } => format!("link set dev {link} alias {MARK}{owner}"),
         Action::LinkUp { link } => format!("link set dev {link} up"),
         // As part of a batch: see `Input::delete`.
@@ -201,27 +261,16 @@ fn line(action: &Action) -> String {
         Action::LooseFilter { link } => format!("ipv4/conf/{link}/rp_filter {LOOSE}"),
         Action::Promote { link } => format!("ipv4/conf/{link}/promote_secondaries 1"),
         Action::NatDel { spec, .. } => format!("-D POSTROUTING {spec}"),
-        Action::NatInsert { owner, range, egress, .. } => {
-            format!("-I POSTROUTING 1 {}", rule_spec(owner, *range, *egress))
-        }
+        Action::NatInsert { rule, .. } => format!("-I POSTROUTING 1 {rule}"),
         Action::ClampDel { spec, .. } => format!("-D FORWARD {spec}"),
         Action::ClampAll { .. } => format!("-I FORWARD 1 {}", shared_clamp_spec()),
         Action::ClampInsert { owner, link, .. } => {
             format!("-I FORWARD 1 {}", clamp_spec(owner, link.as_str()))
         }
-        Action::ForgetAstray { range, egress } => format!("{range} {} {}", egress.first, egress.last),
-    }
-}
-
-/// An Ethernet link gets an address of its own that follows from our end of it. With a random one, the peer
-/// would send to the address of before for half a minute whenever the link is made again.
-fn mac_words(kind: &LinkKind) -> String {
-    match kind {
-        LinkKind::Vxlan { local: Some(local), .. } => {
-            let [a, b, c, d] = local.octets();
-            format!(" address 02:43:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
+        Action::ForgetAstray { range, egress, own } => {
+            format!("{range} {} {} {own}", egress.first, egress.last)
         }
-        LinkKind::Vxlan { local: None, .. } | LinkKind::Gre { .. } => String::new(),
+        Action::ForgetLeft { range, egress } => format!("{range} {} {} -", egress.first, egress.last),
     }
 }
 
@@ -260,6 +309,7 @@ fn route_words(route: &Route) -> String {
 #[cfg(test)]
 mod tests {
     use causeway_core::names::ObjectKey;
+    use causeway_core::vpc::action::SourceNat;
     use causeway_core::vpc::{EgressRange, Step};
 
     use super::*;
@@ -281,11 +331,14 @@ mod tests {
         let route = Route { range, via: None, dev: Some("demo".into()), protocol: ROUTE_PROTOCOL, metric: 0 };
         let owner = ObjectKey::new("ns1", "demo").expect("a key");
         let egress = EgressRange { first: [242, 0, 0, 1].into(), last: [242, 0, 0, 8].into() };
-        let kind = LinkKind::Vxlan { vni: 100, port: 4789, local, remote, dev: Some("net1".into()) };
+        let kind =
+            LinkKind::Vxlan { vni: 100, port: 4789, local, remote, dev: Some("net1".into()), odd: false };
+        let own = "242.0.0.0/16".parse().expect("range");
+        let rule = SourceNat { owner: owner.clone(), link: "demo".into(), own, range, egress };
         let plan = steps(vec![
             Action::LinkFree { link: "in-the-way".into() },
             Action::Forward,
-            Action::LinkAdd { link: link(), want: kind },
+            Action::LinkAdd { link: link(), want: kind, mtu: Some(1450) },
             Action::LinkAlias { link: link(), owner: owner.clone() },
             Action::AddrPut { link: link(), address: "10.100.0.1/24".parse().expect("address") },
             Action::ProxyDelay { link: link() },
@@ -297,23 +350,25 @@ mod tests {
             Action::AddrDel { link: link(), address: "10.99.0.1/24".parse().expect("address") },
             Action::RouteDel { route: Route { metric: 7, ..route } },
             Action::LinkDel { link: "stale".into() },
-            Action::NatInsert { variant: Variant::Nft, owner: owner.clone(), range, egress },
+            Action::NatInsert { variant: Variant::Nft, rule },
             Action::ClampInsert { variant: Variant::Nft, owner, link: link() },
-            Action::ForgetAstray { range, egress },
+            Action::ForgetAstray { range, egress, own },
+            Action::ForgetLeft { range: own, egress },
         ]);
         insta::assert_snapshot!(text(&plan), @r#"
-        7 301 109 0 271 164 33
+        7 398 109 0 297 164 81
         link del dev in-the-way
-        link add demo address 02:43:ac:32:10:0b group 1129797889 type vxlan local 172.50.16.11 remote 172.50.16.21 id 100 dstport 4789 dev net1
-        link set dev demo alias causeway:ns1/demo
-        addr replace 10.100.0.1/24 dev demo
-        ntable change name arp_cache dev demo proxy_delay 0 retrans 50
+        link add name cw-89e495e7941c address 02:43:ac:32:10:0b mtu 1450 group 1129797889 type vxlan local 172.50.16.11 remote 172.50.16.21 id 100 dstport 4789 dev net1
+        link set dev cw-89e495e7941c alias causeway:ns1/demo
+        addr replace 10.100.0.1/24 dev cw-89e495e7941c
+        ntable change name arp_cache dev cw-89e495e7941c proxy_delay 0 retrans 50
+        link set dev cw-89e495e7941c name demo
         ipv4/ip_forward 1
         ipv4/conf/demo/proxy_arp 1
         ipv4/conf/demo/rp_filter 2
         ipv4/conf/demo/promote_secondaries 1
         *nat
-        -I POSTROUTING 1 -d 242.1.0.0/16 -m comment --comment "causeway:ns1/demo" -j SNAT --to-source 242.0.0.1-242.0.0.8
+        -I POSTROUTING 1 ! -s 242.0.0.0/16 -d 242.1.0.0/16 -o demo -m comment --comment "causeway:ns1/demo" -j SNAT --to-source 242.0.0.1-242.0.0.8
         COMMIT
         *mangle
         -I FORWARD 1 -o demo -p tcp -m tcp --tcp-flags SYN,RST SYN -m comment --comment "causeway:ns1/demo" -j TCPMSS --clamp-mss-to-pmtu
@@ -323,7 +378,8 @@ mod tests {
         addr del 10.99.0.1/24 dev demo
         route del 242.1.0.0/16 dev demo proto 157 metric 7
         link del dev stale
-        242.1.0.0/16 242.0.0.1 242.0.0.8
+        242.1.0.0/16 242.0.0.1 242.0.0.8 242.0.0.0/16
+        242.0.0.0/16 242.0.0.1 242.0.0.8 -
         "#);
     }
 

@@ -19,6 +19,7 @@ pub(crate) fn demo(side: u8, kind: TunnelKind) -> Want {
         address: format!("10.100.0.{}/24", side + 1).parse().expect("address"),
         remote_range: format!("242.{far}.0.0/16").parse().expect("range"),
         egress: EgressRange { first: Ipv4Addr::new(242, side, 0, 1), last: Ipv4Addr::new(242, side, 0, 8) },
+        own: format!("242.{side}.0.0/16").parse().expect("range"),
     };
     let inbound = Inbound {
         range: format!("242.{side}.0.0/16").parse().expect("range"),

@@ -3,9 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use super::super::UNDERLAY_LINK;
 use super::super::have::{Have, Link, LinkKind, Route};
 use super::super::want::{TunnelKind, TunnelWant, Want};
-use crate::names::{Ipv4Cidr, ObjectKey};
+use super::link_kind;
+use crate::names::{Ipv4Cidr, LinkName, ObjectKey};
+
+/// The tunnel of which a link that has lost a mark of ours, or that another operator made for the very same tunnel, is as good
+/// as one of ours: its name, its encapsulation and its ends are the tunnel's, and nothing says that it is somebody else's.
+fn adoptable<'w>(want: &'w Want, name: &str, link: &Link) -> Option<&'w ObjectKey> {
+    let tunnel = want.tunnels.get(&name.parse::<LinkName>().ok()?)?;
+    let is_its = match &link.alias {
+        Some(_) => link.owner().as_ref() == Some(&tunnel.owner),
+        None => true,
+    };
+    (is_its && link.kind.as_ref() == Some(&link_kind(tunnel))).then_some(&tunnel.owner)
+}
 
 /// What distinguishes two tunnel links for the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,20 +57,24 @@ pub(super) struct Index<'a> {
     frozen: BTreeSet<&'a str>,
     links_by_identity: BTreeMap<Identity, Vec<&'a str>>,
     routes: BTreeMap<Ipv4Cidr, Vec<&'a Route>>,
+    /// The owners whose things stay as they are.
+    frozen_owners: BTreeSet<ObjectKey>,
+    /// Links without all of our marks that are as good as ours, and the tunnels that they are for.
+    adopted: BTreeMap<&'a str, ObjectKey>,
 }
 
 impl<'a> Index<'a> {
     pub(super) fn new(want: &Want, have: &'a Have) -> Self {
+        let foreign = have.links.iter().filter(|(_, link)| !link.is_ours());
+        let adopted: BTreeMap<&str, ObjectKey> = foreign
+            .filter_map(|(name, link)| Some((name.as_str(), adoptable(want, name, link)?.clone())))
+            .collect();
         let ours: BTreeMap<&str, Option<ObjectKey>> = have
             .links
             .iter()
-            .filter(|(_, link)| link.is_ours())
+            .filter(|(name, link)| link.is_ours() || adopted.contains_key(name.as_str()))
             .map(|(name, link)| (name.as_str(), link.owner()))
             .collect();
-        let is_frozen = |owner: &Option<ObjectKey>| owner.as_ref().is_some_and(|o| want.frozen.contains(o));
-        let stays = |name: &str| have.links.get(name).is_some_and(|link| !link.is_leaving());
-        let frozen = ours.iter().filter(|(name, owner)| is_frozen(owner) && stays(name));
-        let frozen = frozen.map(|(name, _)| *name).collect();
         let mut links_by_identity: BTreeMap<Identity, Vec<&str>> = BTreeMap::new();
         for (name, link) in &have.links {
             if let Some(identity) = link.kind.as_ref().and_then(Identity::of_link) {
@@ -68,7 +85,45 @@ impl<'a> Index<'a> {
         for route in &have.routes {
             routes.entry(route.range).or_default().push(route);
         }
-        Self { have, ours, frozen, links_by_identity, routes }
+        let (frozen, frozen_owners) = (BTreeSet::new(), BTreeSet::new());
+        let mut index = Self { have, ours, frozen, links_by_identity, routes, frozen_owners, adopted };
+        index.freeze(&want.frozen);
+        index
+    }
+
+    /// Has the things of some objects stay as they are.
+    pub(super) fn freeze<'b>(&mut self, owners: impl IntoIterator<Item = &'b ObjectKey>) {
+        self.frozen_owners.extend(owners.into_iter().cloned());
+        let stays = |name: &str| self.have.links.get(name).is_some_and(|link| !link.is_leaving());
+        let is_frozen =
+            |owner: &Option<ObjectKey>| owner.as_ref().is_some_and(|it| self.frozen_owners.contains(it));
+        let frozen = self.ours.iter().filter(|(name, owner)| is_frozen(owner) && stays(name));
+        self.frozen = frozen.map(|(name, _)| *name).collect();
+    }
+
+    /// The same of those of some tunnels that were up before: what is half-built is of no use to anybody. None of these is made,
+    /// so nothing is taken over for them.
+    pub(super) fn freeze_established<'b>(
+        &mut self,
+        want: &Want,
+        owners: impl Iterator<Item = &'b ObjectKey>,
+    ) {
+        let owners: BTreeSet<&ObjectKey> = owners.collect();
+        let adopted = &self.adopted;
+        self.ours.retain(|name, _| adopted.get(name).is_none_or(|owner| !owners.contains(owner)));
+        self.freeze(want.established.iter().filter(|owner| owners.contains(owner)));
+    }
+
+    /// Whether an object's things stay as they are.
+    pub(super) fn is_frozen_owner(&self, owner: &ObjectKey) -> bool {
+        self.frozen_owners.contains(owner)
+    }
+
+    /// The longest packet that fits into a link of a kind over the gateway's uplink, where that one's is known.
+    pub(super) fn mtu(&self, kind: &LinkKind) -> Option<u32> {
+        const SHORTEST: u32 = 68;
+        let uplink = self.have.links.get(UNDERLAY_LINK)?.mtu;
+        uplink.checked_sub(kind.overhead()).filter(|mtu| *mtu >= SHORTEST)
     }
 
     /// Whether a link belongs to an object whose things stay as they are.
@@ -88,7 +143,7 @@ impl<'a> Index<'a> {
 
     /// A link of ours.
     pub(super) fn our_link(&self, name: &str) -> Option<&'a Link> {
-        self.have.links.get(name).filter(|link| link.is_ours())
+        self.have.links.get(name).filter(|_| self.ours.contains_key(name))
     }
 
     /// The links that stand where a tunnel's must go, by its name or by its identity; in order of their names.
@@ -111,6 +166,17 @@ impl<'a> Index<'a> {
     /// The routes of anybody to a range that one of ours would stand beside.
     pub(super) fn rivals(&self, range: Ipv4Cidr) -> impl Iterator<Item = &'a Route> {
         self.routes.get(&range).into_iter().flatten().copied().filter(|route| route.metric == 0)
+    }
+
+    /// The routes of anybody to a part of a range, or to more than it; not the one to everywhere.
+    pub(super) fn overlapping(&self, range: Ipv4Cidr) -> impl Iterator<Item = &'a Route> {
+        let around = range.covering().skip(1).filter(|around| around.prefix() > 0);
+        let around = around.filter_map(|around| self.routes.get(&around));
+        let within = self
+            .routes
+            .range(range..=range.last())
+            .filter(move |(it, _)| range != **it && range.covers(**it));
+        around.chain(within.map(|(_, routes)| routes)).flatten().copied()
     }
 
     /// Whether a route may give way to one of ours: it is ours, or it stands on a link of ours and would go

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::action::{Action, clamp_spec, rule_spec, shared_clamp_spec};
+use super::super::action::{Action, SourceNat, clamp_spec, shared_clamp_spec};
 use super::super::have::NatRule;
 use super::super::want::TunnelWant;
 use super::Planner;
@@ -13,8 +13,9 @@ impl Planner<'_> {
     /// are none.
     pub(super) fn order_nat(&mut self) {
         let have = self.have;
-        let mut missing: BTreeMap<String, &TunnelWant> =
-            self.whole.iter().map(|(_, tunnel)| (nat_spec(tunnel), *tunnel)).collect();
+        let rules = self.whole.iter().map(|(link, tunnel)| (SourceNat::of(link, tunnel), *tunnel));
+        let mut missing: BTreeMap<String, (SourceNat, &TunnelWant)> =
+            rules.map(|(rule, tunnel)| (rule.to_string(), (rule, tunnel))).collect();
         for (variant, rules) in &have.nat.postrouting {
             let mut copies: BTreeMap<&str, usize> = BTreeMap::new();
             for spec in rules.iter().filter_map(NatRule::our_spec) {
@@ -26,7 +27,7 @@ impl Planner<'_> {
                     in_front = false;
                     continue;
                 };
-                if rule.owner().is_some_and(|owner| self.want.frozen.contains(owner)) {
+                if rule.owner().is_some_and(|owner| self.index.is_frozen_owner(owner)) {
                     continue;
                 }
                 // A rule is removed by its text, which removes the first copy: so of copies none stays.
@@ -36,11 +37,9 @@ impl Planner<'_> {
                 }
             }
         }
-        for tunnel in missing.into_values() {
-            let (owner, range, egress) = (tunnel.owner.clone(), tunnel.remote_range, tunnel.egress);
-            let insert = Action::NatInsert { variant: have.nat.active, owner, range, egress };
-            self.push(Some(&tunnel.owner), insert);
-            self.push(Some(&tunnel.owner), Action::ForgetAstray { range, egress });
+        for (rule, tunnel) in missing.into_values() {
+            self.push(Some(&tunnel.owner), Action::NatInsert { variant: have.nat.active, rule });
+            self.missed.insert(&tunnel.owner);
         }
     }
 
@@ -70,7 +69,7 @@ impl Planner<'_> {
                     }
                     None => false,
                     Some(_) if active && missing.remove(spec).is_some() => true,
-                    Some(owner) => self.want.frozen.contains(owner),
+                    Some(owner) => self.index.is_frozen_owner(owner),
                 };
                 if !stays {
                     let del = Action::ClampDel { variant: *variant, spec: spec.into() };
@@ -89,9 +88,4 @@ impl Planner<'_> {
             self.push(owner.as_ref(), del);
         }
     }
-}
-
-/// The rule of a tunnel as iptables lists it, in the one form that observers bring rules to.
-fn nat_spec(tunnel: &TunnelWant) -> String {
-    rule_spec(&tunnel.owner, tunnel.remote_range, tunnel.egress)
 }

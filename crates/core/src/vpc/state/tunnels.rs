@@ -28,6 +28,12 @@ impl State {
                     }
                 }
             }
+            // What is in use decides between claims that overlap.
+            if let (Some(old), Some(new)) = (&difference.old, &difference.new)
+                && old.settled() != new.settled()
+            {
+                touched.extend(gateway_of(new).cloned().map(Scope::Gateway));
+            }
             touched.insert(Scope::Tunnel(difference.key));
         }
         if anywhere {

@@ -1,7 +1,7 @@
 //! Links, addresses, routes and settings from what `ip -o` says, or from what `observe.sh` makes of it:
 //!
 //! ```text
-//! l demo@net1 <UP,> group 1129797889\vxlan id 100 remote 172.50.16.21 local 172.50.16.11 dev net1 dstport 4789\alias causeway:ns1/demo
+//! l demo@net1 <UP,> mtu 1450 group 1129797889\link/ether 02:43:ac:32:10:0b\vxlan id 100 remote 172.50.16.21 local 172.50.16.11 dev net1 dstport 4789\alias causeway:ns1/demo
 //! a demo 10.100.0.1/24
 //! r 242.1.0.0/16 dev demo proto 157
 //! c demo loose on
@@ -144,12 +144,14 @@ fn link(line: &str, settings: &mut BTreeMap<&str, Link>) -> Option<(String, Link
     let mut link = settings.remove(name).unwrap_or_default();
     link.group = value(rest, "group")?.parse().ok()?;
     (link.up, link.arp_off) = (has("UP"), has("NOARP"));
+    link.mtu = value(rest, "mtu").and_then(|mtu| mtu.parse().ok()).unwrap_or_default();
     for line in lines.map(str::trim_start) {
         if let Some(alias) = line.strip_prefix("alias ") {
             link.alias = Some(alias.into());
             // It comes last, and may hold anything.
             break;
         }
+        link.mac = link.mac.or_else(|| line.strip_prefix("link/")?.split(' ').nth(1)?.parse().ok());
         link.kind = link.kind.or_else(|| kind(line));
     }
     Some((name.into(), link))
@@ -177,7 +179,8 @@ fn kind(text: &str) -> Option<LinkKind> {
     match kind {
         "vxlan" => {
             let (vni, port) = (value(data, "id")?.parse().ok()?, value(data, "dstport")?.parse().ok()?);
-            Some(LinkKind::Vxlan { vni, port, local, remote, dev: value(data, "dev").map(Into::into) })
+            let (dev, odd) = (value(data, "dev").map(Into::into), is_odd(data));
+            Some(LinkKind::Vxlan { vni, port, local, remote, dev, odd })
         }
         "gre" => {
             // A word stands for none.
@@ -187,6 +190,14 @@ fn kind(text: &str) -> Option<LinkKind> {
         }
         _ => None,
     }
+}
+
+/// Whether a VXLAN has parameters that ours never have.
+fn is_odd(data: &str) -> bool {
+    let odd_words = ["nolearning", "proxy", "rsc", "l2miss", "l3miss", "tos"];
+    let has_ttl = value(data, "ttl").is_some_and(|ttl| ttl != "auto" && ttl != "0");
+    let ages = value(data, "ageing").is_some_and(|age| age != "300");
+    has_ttl || ages || data.split(' ').any(|word| odd_words.contains(&word))
 }
 
 /// A route of the main table. One for a type of service is none that ours could stand in the way of.

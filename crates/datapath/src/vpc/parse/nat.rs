@@ -1,11 +1,10 @@
 //! The rules of both iptables variants, and which variant the gateway uses.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 use causeway_core::names::{Ipv4Cidr, ObjectKey};
-use causeway_core::vpc::action::{SHARED, clamp_spec, rule_spec, shared_clamp_spec};
-use causeway_core::vpc::{EgressRange, MARK, Nat, NatRule, Variant};
+use causeway_core::vpc::action::{SHARED, SourceNat, clamp_spec, shared_clamp_spec};
+use causeway_core::vpc::{MARK, Nat, NatRule, Variant};
 
 use super::unreadable;
 use crate::Trouble;
@@ -86,16 +85,19 @@ fn listing(text: &str) -> Result<Listing, Trouble> {
     Ok(listing)
 }
 
-/// `range owner addresses`: what `observe.sh` makes of a rule of the form that ours have.
+/// `own range link owner addresses`: what `observe.sh` makes of a rule of the form that ours have.
 fn source_nat_of_ours(text: &str) -> Option<NatRule> {
     let mut words = text.split(' ');
-    let (range, owner, egress) = (words.next()?, words.next()?, words.next()?);
+    let (own, range, link) = (words.next()?, words.next()?, words.next()?);
+    let (owner, egress) = (words.next()?, words.next()?);
     let Ok(owner) = owner.parse::<ObjectKey>() else {
-        let spec = format!("-d {range} -m comment --comment \"{MARK}{owner}\" -j SNAT --to-source {egress}");
+        let comment = format!("-m comment --comment \"{MARK}{owner}\"");
+        let spec = format!("! -s {own} -d {range} -o {link} {comment} -j SNAT --to-source {egress}");
         return Some(NatRule::Foreign(spec));
     };
-    let spec = rule_spec(&owner, range.parse().ok()?, addresses(egress)?);
-    Some(NatRule::Ours { owner, spec })
+    let (own, range, egress) = (own.parse().ok()?, range.parse().ok()?, egress.parse().ok()?);
+    let rule = SourceNat { owner, link: link.into(), own, range, egress };
+    Some(NatRule::Ours { spec: rule.to_string(), owner: rule.owner })
 }
 
 fn rule(spec: &str) -> NatRule {
@@ -121,22 +123,26 @@ fn ours(spec: &str) -> Option<NatRule> {
 fn source_nat(owner: &ObjectKey, words: &[String]) -> Option<String> {
     // A destination of everything is not printed.
     let mut range: Option<Ipv4Cidr> = None;
-    let mut egress = None;
+    let (mut own, mut link, mut egress) = (None, None, None);
     let mut words = words.iter().map(String::as_str);
     let (mut target, mut comments) = (false, 0);
     while let Some(word) = words.next() {
         let value = words.next()?;
         match word {
+            "!" if value == "-s" && own.is_none() => own = Some(words.next()?.parse().ok()?),
             "-d" if range.is_none() => range = Some(value.parse().ok()?),
+            "-o" if link.is_none() => link = Some(value.to_owned()),
             "-m" if value == "comment" => {}
             "--comment" => comments += 1,
             "-j" if value == "SNAT" => target = true,
-            "--to-source" if egress.is_none() => egress = Some(addresses(value)?),
+            "--to-source" if egress.is_none() => egress = Some(value.parse().ok()?),
             _ => return None,
         }
     }
     let everything = || "0.0.0.0/0".parse().ok();
-    (target && comments == 1).then_some(rule_spec(owner, range.or_else(everything)?, egress?))
+    let (owner, range) = (owner.clone(), range.or_else(everything)?);
+    let rule = SourceNat { owner, link: link?, own: own?, range, egress: egress? };
+    (target && comments == 1).then(|| rule.to_string())
 }
 
 /// The same of a rule that fits segment sizes.
@@ -152,11 +158,4 @@ fn in_order(listed: &[String], spec: String) -> Option<String> {
         words
     };
     (sorted(words(&spec)?) == sorted(listed.to_vec())).then_some(spec)
-}
-
-/// `a-b`, or `a` for a range of one.
-fn addresses(text: &str) -> Option<EgressRange> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last): (Ipv4Addr, Ipv4Addr) = (first.parse().ok()?, last.parse().ok()?);
-    (first <= last).then_some(EgressRange { first, last })
 }

@@ -42,7 +42,7 @@ fn a_listing_that_was_cut_down_says_the_same() {
             "{steady}"
         );
         let slim = passed_on(text, r#"printf '%s' "$1" | awk "$slim""#);
-        assert!(slim.len() < text.len() / 3, "{} of {}", slim.len(), text.len());
+        assert!(slim.len() < text.len() * 3 / 8, "{} of {}", slim.len(), text.len());
         for passed_on in [steady, slim] {
             assert_eq!(parse(passed_on.as_bytes()), parse(text.as_bytes()));
         }
@@ -59,7 +59,13 @@ fn with(section: &str, body: &str, status: i32) -> String {
 
 #[test]
 fn every_recorded_version_tells_the_same() {
-    let all: Vec<Have> = FIXTURES.iter().map(|text| parse(text.as_bytes()).expect("readable")).collect();
+    let recorded = |text: &&str| {
+        let mut have = parse(text.as_bytes()).expect("readable");
+        // Theirs are drawn by lot.
+        have.links.iter_mut().filter(|(name, _)| *name != "demo").for_each(|(_, link)| link.mac = None);
+        have
+    };
+    let all: Vec<Have> = FIXTURES.iter().map(recorded).collect();
     for have in &all[1..] {
         assert_eq!(*have, all[0]);
     }
@@ -67,6 +73,7 @@ fn every_recorded_version_tells_the_same() {
     let demo = &have.links["demo"];
     assert!(demo.is_ours() && demo.up && demo.proxy_arp && !demo.arp_off);
     assert_eq!((demo.rp_filter, demo.proxy_delay, have.links["eth0"].proxy_delay), (2, 0, 800));
+    assert_eq!((demo.mtu, demo.mac), (1450, "02:43:ac:32:10:0b".parse().ok()));
     assert_eq!(demo.owner(), Some(ObjectKey::new("ns1", "demo").expect("a key")));
     let addresses: Vec<String> = demo.addresses.iter().map(ToString::to_string).collect();
     assert_eq!(addresses, ["10.100.0.1/24", "10.100.0.7/24"]);
@@ -76,6 +83,7 @@ fn every_recorded_version_tells_the_same() {
         local: "172.50.16.11".parse().ok(),
         remote: "172.50.16.21".parse().ok(),
         dev: Some("net1".into()),
+        odd: false,
     };
     assert_eq!(demo.kind, Some(kind));
     let half = &have.links["half"];
@@ -127,11 +135,12 @@ fn our_rules_are_known_by_their_exact_comment_and_brought_to_one_form() {
     let expected = [
         ours(
             "demo",
-            "-d 242.1.0.0/16 -m comment --comment \"causeway:ns1/demo\" -j SNAT --to-source 242.0.0.1-242.0.0.8",
+            "! -s 242.0.0.0/16 -d 242.1.0.0/16 -o demo -m comment --comment \"causeway:ns1/demo\" -j SNAT --to-source 242.0.0.1-242.0.0.8",
         ),
+        // As an earlier version made it.
         ours(
             "one",
-            "-d 242.2.0.9/32 -m comment --comment \"causeway:ns1/one\" -j SNAT --to-source 242.0.0.1-242.0.0.1",
+            "-d 242.2.0.9/32 -m comment --comment \"causeway:ns1/one\" -j SNAT --to-source 242.0.0.1",
         ),
         ours(
             "odd",
@@ -168,28 +177,26 @@ fn rules_that_iptables_cannot_show_are_an_error_and_those_of_other_tables_are_no
 
 #[test]
 fn quoting_and_order_of_a_rule_may_differ() {
-    let canonical =
-        "-d 242.1.0.0/16 -m comment --comment \"causeway:a/b\" -j SNAT --to-source 242.0.0.1-242.0.0.8";
+    let canonical = "! -s 242.0.0.0/16 -d 242.1.0.0/16 -o b -m comment --comment \"causeway:a/b\" -j SNAT --to-source 242.0.0.1-242.0.0.8";
+    let others = "! -s 242.0.0.0/16 -d 242.1.0.0/16 -o b -m comment --comment causeway:a/b";
+    let from = "-j SNAT --to-source 242.0.0.1-242.0.0.8";
     for (listed, same) in [
-        ("-d 242.1.0.0/16 -m comment --comment causeway:a/b -j SNAT --to-source 242.0.0.1-242.0.0.8", true),
+        (format!("{others} {from}"), true),
         (
-            "-m comment --comment \"causeway:a/b\" -d 242.1.0.0/16 -j SNAT --to-source 242.0.0.1-242.0.0.8",
+            format!("-m comment --comment \"causeway:a/b\" -o b -d 242.1.0.0/16 ! -s 242.0.0.0/16 {from}"),
             true,
         ),
-        (
-            "! -d 242.1.0.0/16 -m comment --comment causeway:a/b -j SNAT --to-source 242.0.0.1-242.0.0.8",
-            false,
-        ),
-        (
-            "-d 242.1.0.0/16 -m comment --comment causeway:a/b -j SNAT --to-source 242.0.0.1-242.0.0.8:1024-2048",
-            false,
-        ),
-        ("-d 242.1.0.0/16 -m comment --comment causeway:a/b -j MASQUERADE", false),
-        ("-d 242.1.0.0/16 -m comment --comment causeway:a/b", false),
+        (format!("! -s 242.0.0.0/16 ! -d 242.1.0.0/16 -o b -m comment --comment causeway:a/b {from}"), false),
+        (format!("-s 242.0.0.0/16 -d 242.1.0.0/16 -o b -m comment --comment causeway:a/b {from}"), false),
+        (format!("! -s 242.0.0.0/16 -d 242.1.0.0/16 -m comment --comment causeway:a/b {from}"), false),
+        (format!("-d 242.1.0.0/16 -m comment --comment causeway:a/b {from}"), false),
+        (format!("{others} {from}:1024-2048"), false),
+        (format!("{others} -j MASQUERADE"), false),
+        (others.to_owned(), false),
     ] {
         let text = with("rules-nft", &format!("*nat\n:SNAT_FILTER - [0:0]\n-A POSTROUTING {listed}\n"), 0);
         let have = parse(text.as_bytes()).expect("readable");
-        let spec = if same { canonical } else { listed };
+        let spec = if same { canonical } else { &listed };
         let expected = NatRule::Ours { owner: ObjectKey::new("a", "b").expect("a key"), spec: spec.into() };
         assert_eq!(have.nat.postrouting[&Variant::Nft], [expected], "{listed}");
     }
