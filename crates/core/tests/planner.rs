@@ -39,7 +39,7 @@ fn adopted(plan: &Plan) -> BTreeSet<String> {
 
 /// Whose things stay as they are: those of which nothing can be told, and those that were up before something came in their way.
 fn frozen(want: &Want, plan: &Plan) -> BTreeSet<ObjectKey> {
-    let established = want.established.iter().filter(|owner| plan.problems.contains_key(*owner));
+    let established = want.established.keys().filter(|owner| plan.problems.contains_key(*owner));
     want.frozen.iter().chain(established).cloned().collect()
 }
 
@@ -110,7 +110,8 @@ fn keeps_its_promises_after(refused: &Refused, want: &Want, have: &Have) {
 
     let second = plan_after(refused, want, &after);
     assert_eq!(second.steps, [], "after {:#?}\non {have:#?}\ngiving {after:#?}", first.steps);
-    assert_eq!(second.problems, first.problems);
+    // What is wrong with one may be said otherwise once it holds nothing.
+    assert!(second.problems.keys().eq(first.problems.keys()), "{:?} {:?}", first.problems, second.problems);
     let stays = frozen(want, &first);
     assert_eq!(untouchable(&stays, &first, &after), untouchable(&stays, &first, have));
 

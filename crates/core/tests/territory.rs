@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use causeway_core::names::{HostAddr, ObjectKey};
 use causeway_core::vpc::outcome::Trouble;
 use causeway_core::vpc::{
-    EgressRange, Have, Inbound, Link, Plan, Problem, Route, TunnelKind, TunnelWant, Want, model, plan,
+    EgressRange, Established, Have, Inbound, Link, Plan, Problem, Route, TunnelKind, TunnelWant, Want, model,
+    plan,
 };
 use proptest::prelude::*;
 
@@ -54,6 +55,12 @@ fn gateway() -> Have {
         links: links.map(|(name, address)| (name.to_owned(), link(address))).into(),
         ..Have::default()
     }
+}
+
+/// What an object says that it was built with.
+fn said(tunnel: TunnelWant) -> (ObjectKey, Established) {
+    let (range, peer, address) = (Some(tunnel.remote_range), Some(tunnel.remote), Some(tunnel.address));
+    (tunnel.owner, Established { range, peer, address })
 }
 
 fn carried_out(plan: &Plan, have: &Have) -> Have {
@@ -150,7 +157,7 @@ fn a_claim_that_turns_bad_leaves_what_was_built_on_the_good_one() {
         let mut evil = tunnel("evil", 2);
         edit(&mut evil, text);
         let mut bad = want(&[tunnel("demo", 1), evil]);
-        bad.established = [key("demo"), key("evil")].into();
+        bad.established = [tunnel("demo", 1), tunnel("evil", 2)].map(said).into();
         let planned = plan(&bad, &before);
         assert!(why(&planned, "evil").is_some() && why(&planned, "demo").is_none(), "{text}");
         assert_eq!(carried_out(&planned, &before), before, "{text}");
@@ -166,11 +173,44 @@ fn of_two_that_overlap_and_are_not_in_use_none_is_taken_and_the_object_tells_aft
     assert!(why(&planned, "one").is_some() && why(&planned, "two").is_some());
     assert!(carried_out(&planned, &gateway()).links.len() == 2, "nothing is built");
     // The gateway was replaced, and holds nothing; the object of one says what it was.
-    want.settled.insert(key("one"));
+    want.established = [said(tunnel("one", 1))].into();
     let planned = plan(&want, &gateway());
     assert_eq!((why(&planned, "one"), why(&planned, "two").is_some()), (None, true));
     let after = carried_out(&planned, &gateway());
     assert_eq!(way(&after, [242, 1, 7, 20].into()), Some("one"));
+}
+
+#[test]
+fn a_claim_that_is_refused_is_in_nobodys_way() {
+    let mut evil = tunnel("evil", 2);
+    INNER(&mut evil, "1.2.3.4/0");
+    let before = built(&want(&[tunnel("demo", 1)]));
+    // A newcomer is made, and one whose peer has moved goes along.
+    let mut moved = tunnel("demo", 1);
+    PEER(&mut moved, "172.50.16.99");
+    let mut all = want(&[moved, evil, tunnel("new", 3)]);
+    all.established = [said(tunnel("demo", 1))].into();
+    let planned = plan(&all, &before);
+    assert_eq!((why(&planned, "demo"), why(&planned, "new")), (None, None));
+    assert!(why(&planned, "evil").is_some());
+    let after = carried_out(&planned, &before);
+    assert_eq!(way(&after, [242, 3, 0, 20].into()), Some("new"));
+    assert_eq!(way(&after, [242, 1, 0, 20].into()), Some("demo"));
+}
+
+#[test]
+fn what_stays_as_it_is_keeps_what_it_has() {
+    let before = built(&want(&[tunnel("demo", 1)]));
+    for (edit, text) in [(INNER, "242.1.1.1/24"), (RANGE, "172.50.16.21/32"), (RANGE, "242.1.0.0/17")] {
+        let mut evil = tunnel("evil", 2);
+        edit(&mut evil, text);
+        // Its peer's record is gone.
+        let mut all = want(&[evil]);
+        all.frozen.insert(key("demo"));
+        let planned = plan(&all, &before);
+        assert!(why(&planned, "evil").is_some_and(|why| why.contains("link demo")), "{text}: {planned:?}");
+        assert_eq!(way(&carried_out(&planned, &before), [242, 1, 1, 20].into()), Some("demo"), "{text}");
+    }
 }
 
 proptest! {

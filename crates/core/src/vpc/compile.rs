@@ -47,15 +47,16 @@ pub fn gateway(state: &State, name: &GatewayName) -> Option<GatewayTask> {
         match verdict {
             Ok(tunnel) => {
                 let object = state.tunnels.get(key);
-                if object.is_some_and(|object| object.is_established(name)) {
-                    want.established.insert(key.clone());
-                }
-                if object.is_some_and(|object| object.is_settled(name, tunnel)) {
-                    want.settled.insert(key.clone());
+                if let Some(established) = object.and_then(|object| object.established(name)) {
+                    want.established.insert(key.clone(), established);
                 }
                 want.tunnels.insert(link.clone(), tunnel.clone());
             }
             Err(trouble) if trouble.freezes() => drop(want.frozen.insert(key.clone())),
+            // An older tunnel may have come to want what this one has: a record was edited, and age proves nothing.
+            Err(trouble) if trouble.is_of_peer() && is_established(state, name, key) => {
+                want.frozen.insert(key.clone());
+            }
             Err(_) => {}
         }
     }
@@ -65,6 +66,10 @@ pub fn gateway(state: &State, name: &GatewayName) -> Option<GatewayTask> {
     }
     let sweep = to_sweep(state, name, &want);
     Some(GatewayTask { pod, want, sweep })
+}
+
+fn is_established(state: &State, gateway: &GatewayName, key: &ObjectKey) -> bool {
+    state.tunnels.get(key).is_some_and(|object| object.established(gateway).is_some())
 }
 
 /// The pods of a gateway that do not serve it and were not yet seen without anything of ours.

@@ -83,6 +83,13 @@ pub enum LinkKind {
 }
 
 impl LinkKind {
+    /// The peer's end.
+    pub fn remote(&self) -> Option<Ipv4Addr> {
+        match self {
+            Self::Vxlan { remote, .. } | Self::Gre { remote, .. } => *remote,
+        }
+    }
+
     /// The bytes around each packet: those of IPv4 and UDP or GRE, and of the Ethernet frame that VXLAN carries.
     pub fn overhead(&self) -> u32 {
         match self {

@@ -35,7 +35,7 @@ pub use have::{Have, Holding, Link, LinkKind, Nat, NatRule, Route, Variant};
 pub use outcome::{Outcome, Trouble, Visit};
 pub use plan::{Plan, Problem, Refused, plan, plan_after};
 pub use state::{Given, State};
-pub use want::{EgressRange, Inbound, TunnelKind, TunnelWant, Want};
+pub use want::{EgressRange, Established, Inbound, TunnelKind, TunnelWant, Want};
 
 /// Link group of every link we make (`CWY` and a version), set in the same call that makes it.
 pub const LINK_GROUP: u32 = 0x4357_5901;

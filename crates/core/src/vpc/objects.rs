@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use super::status::TunnelStatus;
-use super::want::{TunnelKind, TunnelWant};
+use super::want::{Established, TunnelKind};
 use crate::names::{ClusterId, GatewayName, HostAddr, Ipv4Cidr, LinkName, ObjectKey};
 use crate::room::is_later;
 
@@ -39,21 +39,15 @@ impl Tunnel {
         self.finalizers.iter().any(|finalizer| finalizer == TUNNEL_FINALIZER)
     }
 
-    /// Whether its status says that it was built on a gateway.
-    pub(super) fn is_established(&self, gateway: &GatewayName) -> bool {
-        self.status.initialized && self.status.gateway.as_deref() == Some(gateway.as_str())
-    }
-
-    /// Whether its status says that it is what it is wanted to be.
-    pub(super) fn is_settled(&self, gateway: &GatewayName, want: &TunnelWant) -> bool {
-        let says = |field: &Option<String>, value: &dyn std::fmt::Display| {
-            field.as_ref().is_some_and(|text| *text == value.to_string())
-        };
+    /// What its status says it was built with on a gateway, if it says that it was.
+    pub(super) fn established(&self, gateway: &GatewayName) -> Option<Established> {
         let status = &self.status;
-        self.is_established(gateway)
-            && says(&status.remote_ip, &want.remote)
-            && says(&status.remote_globalnet, &want.remote_range)
-            && says(&status.interface_addr, &want.address)
+        let is_here = status.initialized && status.gateway.as_deref() == Some(gateway.as_str());
+        is_here.then(|| Established {
+            range: status.remote_globalnet.as_deref().and_then(|text| text.parse().ok()),
+            peer: status.remote_ip.as_deref().and_then(|text| text.parse().ok()),
+            address: status.interface_addr.as_deref().and_then(|text| text.parse().ok()),
+        })
     }
 
     /// What its status says that it is.

@@ -337,9 +337,12 @@ fn found_problems(want: &Want, index: &Index<'_>) -> BTreeMap<ObjectKey, Problem
     let is_foreign = |route: &&Route| !index.is_replaceable(route);
     let taken = |range: Ipv4Cidr, route: &Route| Problem::RouteTaken { range, route: route.to_string() };
     // A route to a part of the range takes that part, and one around it would lose its own.
-    let foreign_route = |range: Ipv4Cidr| {
-        let mut rivals = index.rivals(range).chain(index.overlapping(range));
-        rivals.find(is_foreign).map(|route| taken(range, route))
+    let foreign_route = |tunnel: &TunnelWant| {
+        let range = tunnel.remote_range;
+        // What works is not refused for what stands beside it.
+        let is_used = want.established.get(&tunnel.owner).is_some_and(|it| it.range == Some(range));
+        let beside = index.overlapping(range).filter(|_| !is_used);
+        index.rivals(range).chain(beside).find(is_foreign).map(|route| taken(range, route))
     };
     let inbound = want.inbound.and_then(|inbound| {
         index.rivals(inbound.range).find(is_foreign).map(|route| taken(inbound.range, route))
@@ -348,7 +351,7 @@ fn found_problems(want: &Want, index: &Index<'_>) -> BTreeMap<ObjectKey, Problem
         let problem = index
             .obstacle(name.as_str(), tunnel)
             .map(|link| Problem::NameTaken { link: link.into() })
-            .or_else(|| foreign_route(tunnel.remote_range))
+            .or_else(|| foreign_route(tunnel))
             .or_else(|| inbound.clone())?;
         Some((tunnel.owner.clone(), problem))
     };

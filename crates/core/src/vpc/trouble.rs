@@ -181,6 +181,11 @@ impl Trouble {
         }
     }
 
+    /// Whether it is about what peers say of themselves, and another's peer says too.
+    pub(super) fn is_of_peer(&self) -> bool {
+        matches!(self, Self::Conflict { claim: Claim::Range(_) | Claim::GreEnd(_), .. })
+    }
+
     /// Whether what the tunnel already has should stay: a fact is missing, nothing speaks against it.
     pub(super) fn freezes(&self) -> bool {
         match self {

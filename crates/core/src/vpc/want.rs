@@ -123,11 +123,20 @@ pub struct Want {
     /// Objects whose things stay as they are: their new text makes no sense, or their peer is
     /// missing, and what worked is better than nothing.
     pub frozen: BTreeSet<ObjectKey>,
-    /// Objects of these tunnels that say they are what they are wanted to be: their claims are in use, also on a gateway that
-    /// has lost everything.
-    pub settled: BTreeSet<ObjectKey>,
-    /// Objects of these tunnels that say they were built here once, as they are wanted or otherwise.
-    pub established: BTreeSet<ObjectKey>,
+    /// What objects of these tunnels say they were built with here: what is claimed by it is in use, also on a gateway that has
+    /// lost everything.
+    pub established: BTreeMap<ObjectKey, Established>,
+}
+
+/// What a tunnel's status says it was built with, as far as it says so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Established {
+    /// The range behind the peer.
+    pub range: Option<Ipv4Cidr>,
+    /// The peer's address.
+    pub peer: Option<Ipv4Addr>,
+    /// The address on the link.
+    pub address: Option<HostAddr>,
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use std::net::Ipv4Addr;
 use causeway_core::names::{HostAddr, Ipv4Cidr, ObjectKey};
 use causeway_core::vpc::action::{LOOSE, SourceNat, clamp_spec, shared_clamp_spec};
 use causeway_core::vpc::{
-    EgressRange, Have, Inbound, LEAVING_GROUP, LINK_GROUP, Link, LinkKind, Nat, NatRule, ROUTE_PROTOCOL,
-    Refused, Route, TunnelKind, TunnelWant, Variant, Want,
+    EgressRange, Established, Have, Inbound, LEAVING_GROUP, LINK_GROUP, Link, LinkKind, Nat, NatRule,
+    ROUTE_PROTOCOL, Refused, Route, TunnelKind, TunnelWant, Variant, Want,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -78,7 +78,8 @@ pub(crate) fn want() -> impl Strategy<Value = Want> {
         want.inbound = (!want.tunnels.is_empty()).then_some(inbound);
         let wanted = |key: &ObjectKey| want.tunnels.values().any(|tunnel| tunnel.owner == *key);
         // Of those that are wanted some were up before.
-        want.established = frozen.iter().filter(|key| wanted(key)).cloned().collect();
+        let said = |key: &ObjectKey| (key.clone(), Established::default());
+        want.established = frozen.iter().filter(|key| wanted(key)).map(said).collect();
         want.frozen = frozen.into_iter().filter(|key| !wanted(key)).collect();
         want
     })

@@ -85,28 +85,24 @@ forget() {
     done
   done
 }
-# Puts a line that fails in the place of those that match a pattern.
-instead() {
-  local line
-  text=
-  [[ $1 ]] || return
-  while IFS= read -r line; do
-    [[ "$line " == $2 ]] && line=$3
-    text+=$line$'\n'
-  done <<<"${1%$'\n'}"
-}
 # A new link that could not be given its name: the link of that name, if there is one, is not ours. What is said of it fails.
 spare() {
-  local line name ours
-  ours=$'\n'$(ip -o link show group 1129797889)
+  local line name
+  local -A ours theirs
+  while read -r _ name _; do ours[${name%%[:@]*}_]=1; done <<<"$(ip -o link show group 1129797889)"
   while IFS= read -r line; do
     name=${line##* }
-    [[ $line != 'link set dev cw-'*' name '* || $ours =~ $'\n'[0-9]+:\ "$name"[:@] ]] && continue
-    instead "$sysctls" "ipv4/conf/$name/*" not-ours
-    sysctls=$text
-    instead "$last" "* dev $name *" 'link show dev cw-not-ours'
-    last=$text
+    [[ $line != 'link set dev cw-'*' name '* || ${ours[${name}_]} ]] || theirs[${name}_]=1
   done <<<"$first"
+  [[ $sysctls ]] && sysctls=$(while IFS= read -r line; do
+    name=${line#ipv4/conf/}
+    [[ ${theirs[${name%%/*}_]} ]] && line=not-ours
+    printf '%s\n' "$line"
+  done <<<"${sysctls%$'\n'}")$'\n'
+  [[ $last ]] && last=$(while IFS= read -r line; do
+    [[ "$line " =~ \ dev\ ([^ ]+)\  && ${theirs[${BASH_REMATCH[1]}_]} ]] && line='link show dev cw-not-ours'
+    printf '%s\n' "$line"
+  done <<<"${last%$'\n'}")$'\n'
 }
 change() {
   local said

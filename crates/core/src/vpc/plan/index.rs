@@ -9,6 +9,9 @@ use super::super::want::{TunnelKind, TunnelWant, Want};
 use super::link_kind;
 use crate::names::{Ipv4Cidr, LinkName, ObjectKey};
 
+/// Who makes the routes of links' own nets.
+const PROTO_KERNEL: u8 = 2;
+
 /// The tunnel of which a link that has lost a mark of ours, or that another operator made for the very same tunnel, is as good
 /// as one of ours: its name, its encapsulation and its ends are the tunnel's, and nothing says that it is somebody else's.
 fn adoptable<'w>(want: &'w Want, name: &str, link: &Link) -> Option<&'w ObjectKey> {
@@ -111,7 +114,7 @@ impl<'a> Index<'a> {
         let owners: BTreeSet<&ObjectKey> = owners.collect();
         let adopted = &self.adopted;
         self.ours.retain(|name, _| adopted.get(name).is_none_or(|owner| !owners.contains(owner)));
-        self.freeze(want.established.iter().filter(|owner| owners.contains(owner)));
+        self.freeze(want.established.keys().filter(|owner| owners.contains(owner)));
     }
 
     /// Whether an object's things stay as they are.
@@ -168,7 +171,8 @@ impl<'a> Index<'a> {
         self.routes.get(&range).into_iter().flatten().copied().filter(|route| route.metric == 0)
     }
 
-    /// The routes of anybody to a part of a range, or to more than it; not the one to everywhere.
+    /// The routes of anybody to a part of a range, and those of links' own nets that it lies in. A route around it that leads
+    /// elsewhere is none: the longer prefix is meant to win.
     pub(super) fn overlapping(&self, range: Ipv4Cidr) -> impl Iterator<Item = &'a Route> {
         let around = range.covering().skip(1).filter(|around| around.prefix() > 0);
         let around = around.filter_map(|around| self.routes.get(&around));
@@ -176,7 +180,9 @@ impl<'a> Index<'a> {
             .routes
             .range(range..=range.last())
             .filter(move |(it, _)| range != **it && range.covers(**it));
-        around.chain(within.map(|(_, routes)| routes)).flatten().copied()
+        let connected =
+            around.flatten().filter(|route| route.protocol == PROTO_KERNEL && route.via.is_none());
+        connected.chain(within.flat_map(|(_, routes)| routes)).copied()
     }
 
     /// Whether a route may give way to one of ours: it is ours, or it stands on a link of ours and would go

@@ -5,14 +5,14 @@
 //! came first: a record that was edited has an age that proves nothing. Of those that overlap and are not in use none is
 //! taken, because nobody can tell which of them is right.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 
 use super::super::UNDERLAY_LINK;
-use super::super::have::Have;
+use super::super::have::{Have, Link, LinkKind, Route};
 use super::super::want::{TunnelWant, Want};
-use super::{Problem, link_kind, route_to};
+use super::{Problem, route_to};
 use crate::names::{Ipv4Cidr, LinkName, ObjectKey};
 
 /// What a tunnel claims.
@@ -58,102 +58,190 @@ impl fmt::Display for Part {
 struct Stake<'a> {
     part: Part,
     tunnel: &'a TunnelWant,
+    /// Whether the gateway holds it, or the object says that it was built with it.
+    is_used: bool,
+}
+
+/// All that is taken on a gateway.
+struct Territory<'a> {
+    want: &'a Want,
+    have: &'a Have,
+    routes: HashSet<&'a Route>,
+    /// The nets of links that are not ours.
+    nets: Vec<(&'a str, Ipv4Cidr)>,
+    /// What stands for tunnels that stay as they are, whatever they are wanted to be.
+    standing: Vec<(Part, Ipv4Cidr, &'a str)>,
+    stakes: BTreeMap<Ipv4Cidr, Vec<Stake<'a>>>,
 }
 
 /// The tunnels whose claims overlap with others', and are not in use.
+///
+/// First those go that overlap with what stands; one that is refused claims nothing. Then none of those is taken that are left
+/// and overlap with each other.
 pub(super) fn contested(want: &Want, have: &Have) -> BTreeMap<ObjectKey, Problem> {
-    let mut stakes: BTreeMap<Ipv4Cidr, Vec<Stake<'_>>> = BTreeMap::new();
-    for tunnel in want.tunnels.values() {
-        for part in Part::ALL {
-            stakes.entry(part.of(tunnel)).or_default().push(Stake { part, tunnel });
+    let mut territory = Territory::new(want, have);
+    let mut problems = territory.refused(|stake| stake.is_used);
+    territory.stakes.values_mut().for_each(|all| all.retain(|it| !problems.contains_key(&it.tunnel.owner)));
+    problems.extend(territory.refused(|_| true));
+    problems
+}
+
+impl<'a> Territory<'a> {
+    fn new(want: &'a Want, have: &'a Have) -> Self {
+        // One of ours may have lost its mark.
+        let is_tunnels = |name: &str| name.parse().is_ok_and(|it: LinkName| want.tunnels.contains_key(&it));
+        let others = have.links.iter().filter(|(name, link)| !link.is_ours() && !is_tunnels(name));
+        let nets =
+            others.flat_map(|(name, link)| link.addresses.iter().map(|it| (name.as_str(), it.network())));
+        let (routes, nets) = (have.routes.iter().collect(), nets.collect());
+        let mut territory =
+            Self { want, have, routes, nets, standing: standing(want, have), stakes: BTreeMap::new() };
+        for (name, tunnel) in &want.tunnels {
+            for part in Part::ALL {
+                let stake = Stake { part, tunnel, is_used: territory.is_used(name, tunnel, part) };
+                territory.stakes.entry(part.of(tunnel)).or_default().push(stake);
+            }
+        }
+        territory
+    }
+
+    /// Whether the object says that the tunnel was built with one part of what it claims, or the gateway holds it.
+    fn is_used(&self, name: &LinkName, tunnel: &TunnelWant, part: Part) -> bool {
+        let said = self.want.established.get(&tunnel.owner);
+        let link = || self.have.links.get(name.as_str()).filter(|link| link.is_ours());
+        match part {
+            Part::Range => {
+                said.is_some_and(|it| it.range == Some(tunnel.remote_range))
+                    || self.routes.contains(&route_to(tunnel.remote_range, None, name.as_str()))
+            }
+            Part::Peer => {
+                said.is_some_and(|it| it.peer == Some(tunnel.remote))
+                    || link()
+                        .and_then(|link| link.kind.as_ref())
+                        .is_some_and(|it| it.remote() == Some(tunnel.remote))
+            }
+            Part::Inner => {
+                said.is_some_and(|it| it.address == Some(tunnel.address))
+                    || link().is_some_and(|link| link.addresses.contains(&tunnel.address))
+            }
         }
     }
-    let unused = want.tunnels.iter().filter(|(name, tunnel)| !is_in_use(want, have, name, tunnel));
-    unused
-        .filter_map(|(_, tunnel)| Some((tunnel.owner.clone(), problem(want, have, &stakes, tunnel)?)))
-        .collect()
+
+    /// The tunnels with a part that is not in use and overlaps with what counts.
+    fn refused(&self, counts: impl Fn(&Stake<'_>) -> bool) -> BTreeMap<ObjectKey, Problem> {
+        let mut problems = BTreeMap::new();
+        for (net, stake) in self.stakes.iter().flat_map(|(net, all)| all.iter().map(|stake| (*net, stake))) {
+            if let Some(with) = self.rival(net, stake, &counts) {
+                let what = format!("{} {net}", stake.part);
+                problems.entry(stake.tunnel.owner.clone()).or_insert(Problem::Overlap { what, with });
+            }
+        }
+        problems
+    }
+
+    fn rival(&self, net: Ipv4Cidr, stake: &Stake<'_>, counts: impl Fn(&Stake<'_>) -> bool) -> Option<String> {
+        let nobodys = nobodys(stake.part, net);
+        if nobodys.is_some() || stake.is_used {
+            return nobodys;
+        }
+        self.ours(stake.tunnel, stake.part, net)
+            .or_else(|| self.of_link(stake.part, net))
+            .or_else(|| self.of_standing(stake.part, net))
+            .or_else(|| self.of_tunnel(net, stake, counts))
+    }
+
+    /// What is this cluster's and this gateway's own.
+    fn ours(&self, tunnel: &TunnelWant, part: Part, net: Ipv4Cidr) -> Option<String> {
+        if net.contains(tunnel.local) {
+            return Some(format!("the gateway's own address {}", tunnel.local));
+        }
+        let own = self.want.inbound.map_or(tunnel.own, |inbound| inbound.range);
+        (part != Part::Range && own.overlaps(net)).then(|| format!("this cluster's own range {own}"))
+    }
+
+    /// What the gateway's other links have. A peer is reached by the uplink, and so lies in its net; where packets for a range
+    /// go by now its routes say.
+    fn of_link(&self, part: Part, net: Ipv4Cidr) -> Option<String> {
+        let is_meant = |name: &str| match part {
+            Part::Range => false,
+            Part::Peer => name != UNDERLAY_LINK,
+            Part::Inner => true,
+        };
+        let hit = self.nets.iter().find(|(name, other)| is_meant(name) && other.overlaps(net));
+        hit.map(|(name, other)| format!("{other} of the gateway's link {name}"))
+    }
+
+    /// What tunnels have that stay as they are.
+    fn of_standing(&self, part: Part, net: Ipv4Cidr) -> Option<String> {
+        let mut standing = self.standing.iter();
+        let hit = standing.find(|(theirs, other, _)| part.excludes(*theirs) && other.overlaps(net));
+        hit.map(|(theirs, other, link)| {
+            format!("{theirs} {other} of the tunnel of link {link}, which stays as it is")
+        })
+    }
+
+    /// What other tunnels of the gateway claim, and this one by another part of it.
+    fn of_tunnel(
+        &self,
+        net: Ipv4Cidr,
+        stake: &Stake<'_>,
+        counts: impl Fn(&Stake<'_>) -> bool,
+    ) -> Option<String> {
+        let (tunnel, part) = (stake.tunnel, stake.part);
+        let around = net.covering().skip(1).filter_map(|around| self.stakes.get_key_value(&around));
+        let within = self.stakes.range(net..=net.last()).filter(|(within, _)| net.covers(**within));
+        let mut others =
+            around.chain(within).flat_map(|(net, all)| all.iter().map(move |stake| (net, stake)));
+        let is_hit = |(other, stake): &(&Ipv4Cidr, &Stake<'_>)| {
+            let is_own = stake.tunnel.owner == tunnel.owner;
+            // Two that want the very same range are told apart by age.
+            let is_same = stake.part == part && (is_own || **other == net);
+            part.excludes(stake.part) && !is_same && (is_own || counts(stake))
+        };
+        others
+            .find(is_hit)
+            .map(|(net, stake)| format!("{} {net} of tunnel {}", stake.part, stake.tunnel.owner))
+    }
 }
 
-/// Whether a tunnel is what its object says it is already, or what the gateway holds.
-fn is_in_use(want: &Want, have: &Have, name: &LinkName, tunnel: &TunnelWant) -> bool {
-    let is_built = || {
-        let link = have.links.get(name.as_str());
-        let is_its = link.is_some_and(|link| {
-            link.kind.as_ref() == Some(&link_kind(tunnel)) && link.addresses.contains(&tunnel.address)
-        });
-        is_its && have.routes.contains(&route_to(tunnel.remote_range, None, name.as_str()))
-    };
-    want.settled.contains(&tunnel.owner) || is_built()
+/// What the gateway holds for tunnels that stay as they are: the ends and nets of their links, and where these lead.
+fn standing<'a>(want: &Want, have: &'a Have) -> Vec<(Part, Ipv4Cidr, &'a str)> {
+    let is_frozen =
+        |link: &Link| link.is_ours() && link.owner().is_some_and(|owner| want.frozen.contains(&owner));
+    let frozen: BTreeMap<&str, &Link> = have
+        .links
+        .iter()
+        .filter(|(_, link)| is_frozen(link))
+        .map(|(name, link)| (name.as_str(), link))
+        .collect();
+    let mut standing = Vec::new();
+    for (name, link) in &frozen {
+        standing.extend(link.addresses.iter().map(|address| (Part::Inner, address.network(), *name)));
+        let remote = link.kind.as_ref().and_then(LinkKind::remote);
+        standing.extend(remote.map(|remote| (Part::Peer, alone(remote), *name)));
+    }
+    let routes = have.routes.iter().filter(|route| route.is_ours());
+    let over = routes.filter_map(|route| Some((route.range, frozen.get_key_value(route.dev.as_deref()?)?)));
+    standing.extend(over.map(|(range, (name, _))| (Part::Range, range, *name)));
+    standing
 }
 
-fn problem(
-    want: &Want,
-    have: &Have,
-    stakes: &BTreeMap<Ipv4Cidr, Vec<Stake<'_>>>,
-    tunnel: &TunnelWant,
-) -> Option<Problem> {
-    Part::ALL.into_iter().find_map(|part| {
-        let net = part.of(tunnel);
-        let with = nobodys(net)
-            .or_else(|| ours(want, tunnel, part, net))
-            .or_else(|| of_link(want, have, part, net))
-            .or_else(|| of_tunnel(stakes, tunnel, part, net))?;
-        Some(Problem::Overlap { what: format!("{part} {net}"), with })
-    })
-}
-
-/// Addresses that no peer and no link can have. Those from 240.0.0.0 on are reserved, and global addresses are taken there.
-fn nobodys(net: Ipv4Cidr) -> Option<String> {
+/// Addresses that no peer and no link can have. Those from 240.0.0.0 on are reserved, and global addresses are taken there;
+/// those of one link only are as good as any for a tunnel's own.
+fn nobodys(part: Part, net: Ipv4Cidr) -> Option<String> {
     let ranges = [
         ("0.0.0.0/8", "the addresses of nobody"),
         ("127.0.0.0/8", "loopback"),
-        ("169.254.0.0/16", "link-local addresses"),
+        ("169.254.0.0/16", LINK_LOCAL),
         ("224.0.0.0/4", "multicast"),
         ("255.255.255.255/32", "broadcast"),
     ];
     let known = |text: &str| text.parse().ok().filter(|known: &Ipv4Cidr| known.overlaps(net));
-    ranges.into_iter().find_map(|(text, what)| known(text).map(|range| format!("{what}, {range}")))
+    let meant = ranges.into_iter().filter(|(_, what)| part != Part::Inner || *what != LINK_LOCAL);
+    meant.into_iter().find_map(|(text, what)| known(text).map(|range| format!("{what}, {range}")))
 }
 
-/// What is this cluster's and this gateway's own.
-fn ours(want: &Want, tunnel: &TunnelWant, part: Part, net: Ipv4Cidr) -> Option<String> {
-    if net.contains(tunnel.local) {
-        return Some(format!("the gateway's own address {}", tunnel.local));
-    }
-    let own = want.inbound.map_or(tunnel.own, |inbound| inbound.range);
-    (part != Part::Range && own.overlaps(net)).then(|| format!("this cluster's own range {own}"))
-}
-
-/// What the gateway's other links have. A peer is reached by the uplink, and so lies in its net; where packets for a range go
-/// by now its routes say.
-fn of_link(want: &Want, have: &Have, part: Part, net: Ipv4Cidr) -> Option<String> {
-    // One of ours may have lost its mark.
-    let is_tunnels = |name: &str| name.parse().is_ok_and(|name: LinkName| want.tunnels.contains_key(&name));
-    let is_meant = |name: &str| part != Part::Peer || name != UNDERLAY_LINK;
-    let others =
-        have.links.iter().filter(|(name, link)| !link.is_ours() && !is_tunnels(name) && is_meant(name));
-    let mut nets = others.flat_map(|(name, link)| link.addresses.iter().map(move |it| (name, it.network())));
-    let is_hit = |(_, other): &(&String, Ipv4Cidr)| part != Part::Range && other.overlaps(net);
-    nets.find(is_hit).map(|(name, other)| format!("{other} of the gateway's link {name}"))
-}
-
-/// What other tunnels of the gateway claim, and this one by another part of it.
-fn of_tunnel(
-    stakes: &BTreeMap<Ipv4Cidr, Vec<Stake<'_>>>,
-    tunnel: &TunnelWant,
-    part: Part,
-    net: Ipv4Cidr,
-) -> Option<String> {
-    let around = net.covering().skip(1).filter_map(|around| stakes.get_key_value(&around));
-    let within = stakes.range(net..=net.last()).filter(|(within, _)| net.covers(**within));
-    let mut others = around.chain(within).flat_map(|(net, all)| all.iter().map(move |stake| (net, stake)));
-    let is_hit = |(other, stake): &(&Ipv4Cidr, &Stake<'_>)| {
-        // Two that want the very same range are told apart by age.
-        let is_same = stake.part == part && (stake.tunnel.owner == tunnel.owner || **other == net);
-        part.excludes(stake.part) && !is_same
-    };
-    others.find(is_hit).map(|(net, stake)| format!("{} {net} of tunnel {}", stake.part, stake.tunnel.owner))
-}
+const LINK_LOCAL: &str = "link-local addresses";
 
 fn alone(address: Ipv4Addr) -> Ipv4Cidr {
     Ipv4Cidr::containing(address.into())
