@@ -50,8 +50,8 @@ impl Tunnel {
         })
     }
 
-    /// What its status says that it is.
-    pub(super) fn settled(&self) -> impl PartialEq + use<'_> {
+    /// What its status says it was built with, to compare.
+    pub(super) fn built_with(&self) -> impl PartialEq + use<'_> {
         let TunnelStatus { initialized, gateway, remote_ip, remote_globalnet, interface_addr, .. } =
             &self.status;
         (initialized, gateway, remote_ip, remote_globalnet, interface_addr)

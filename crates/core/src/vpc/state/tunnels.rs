@@ -30,7 +30,7 @@ impl State {
             }
             // What is in use decides between claims that overlap.
             if let (Some(old), Some(new)) = (&difference.old, &difference.new)
-                && old.settled() != new.settled()
+                && old.built_with() != new.built_with()
             {
                 touched.extend(gateway_of(new).cloned().map(Scope::Gateway));
             }
