@@ -76,6 +76,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", env = "CAUSEWAY_EXEC_TIMEOUT", default_value_t = 10,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     exec_timeout: u64,
+    /// How often the peer of each tunnel is asked whether it answers; with many tunnels on a gateway a second longer for each
+    /// hundred.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    probe_interval: Duration,
     /// Where data planes get their rules (--enable rules).
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10246")]
     rules_listen: SocketAddr,
@@ -227,6 +231,7 @@ async fn options(args: Args) -> anyhow::Result<Options> {
         visits: args.workers.into(),
         exec_timeout: Duration::from_secs(args.exec_timeout),
         drift_interval: DRIFT_INTERVAL,
+        probe_interval: args.probe_interval,
         resync_interval: RESYNC_INTERVAL,
         node_grace: NODE_GRACE,
     };

@@ -56,7 +56,7 @@ impl Gateway {
         }
         let visit = judge(want, &planned, &BTreeMap::new(), &self.have);
         let repaired = repairs(self.last.as_ref(), "u1", want, &planned, &visit);
-        self.last = Some(Outcome { pod_uid: "u1".into(), revision: 1, result: Ok(visit) });
+        self.last = Some(Outcome { pod_uid: "u1".into(), revision: 1, asked: 0, result: Ok(visit) });
         repaired
     }
 

@@ -11,9 +11,10 @@ use causeway_core::vpc::objects::{
     Eip, Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, Subnet, TUNNEL_FINALIZER, Tunnel,
     TunnelSpec, VpcGateway, Workload,
 };
-use causeway_core::vpc::status::TunnelTask;
+use causeway_core::vpc::status::{TunnelStatus, TunnelTask};
 use causeway_core::vpc::{
-    Change, Event, Given, Outcome, Scope, State, Trouble, TunnelKind, Visit, compile, status,
+    Answer, Change, Event, Given, Near, Outcome, Probed, Scope, State, Trouble, TunnelKind, Visit, compile,
+    status,
 };
 use causeway_core::{GatewayName, ObjectKey};
 use proptest::collection::vec;
@@ -56,6 +57,7 @@ prop_compose! {
     fn any_tunnel()(
         key in any_tunnel_key(), kind in any_kind(), ends in any_ends(), host in 1..3u8, valid in prop::bool::weighted(0.9),
         created in 0..3i64, deleting in prop::bool::weighted(0.2), held in any::<bool>(), version in 0..3u8, on_gw2 in any::<bool>(),
+        was_up in any::<bool>(), octet in any_octet(),
     ) -> (ObjectKey, Tunnel) {
         let address = name(&format!("10.100.0.{host}/24"));
         let spec = TunnelSpec { link: name(key.name()), kind, address, ends };
@@ -65,6 +67,18 @@ prop_compose! {
             spec: if valid { Ok(spec) } else { Err("no sense".into()) }, status: Default::default(),
         };
         tunnel.status.gateway = on_gw2.then(|| "gw2".into());
+        if was_up {
+            tunnel.status = TunnelStatus {
+                initialized: true,
+                gateway: Some(if on_gw2 { "gw2" } else { "gw1" }.into()),
+                peer: Some(if octet % 2 == 0 { "c2/gw1" } else { "c3/gw2" }.into()),
+                remote_ip: Some(format!("172.50.16.{octet}")),
+                remote_globalnet: Some(format!("242.{}.0.0/16", octet % 3)),
+                globalnet: Some("242.0.0.0/16".into()),
+                egress: vec!["242.0.0.1".into()],
+                ..TunnelStatus::default()
+            };
+        }
         (key, tunnel)
     }
 }
@@ -153,6 +167,7 @@ enum Happening {
     Begin(GatewayName),
     End,
     Sweep(GatewayName, bool),
+    Probe(GatewayName, Near, Option<bool>, bool),
 }
 
 /// What happens, and the visit that is under way.
@@ -171,12 +186,19 @@ impl Course {
                 None
             }
             Happening::End => self.under_way.take(),
+            Happening::Probe(gateway, near, far, astray) => {
+                let pod_uid = compile::gateway(state, &gateway)?.pod.uid;
+                let astray = astray.then(|| "net1".to_string());
+                let answer = |link: &str| Answer { link: link.into(), near, far, astray: astray.clone() };
+                let answers = ["t1", "t2", "t3"].map(answer).into();
+                Some(Event::Probed(gateway, Probed { pod_uid, asked: 0, answers }))
+            }
             Happening::Sweep(gateway, fine) => {
                 let pod = compile::gateway(state, &gateway)?.sweep.into_iter().next()?;
                 let result = if fine { Ok(Visit::default()) } else { Err(Trouble::ExecTimedOut(10)) };
                 Some(Event::Outcome(
                     gateway,
-                    Outcome { pod_uid: pod.uid, revision: state.revision(), result },
+                    Outcome { pod_uid: pod.uid, revision: state.revision(), asked: 0, result },
                 ))
             }
         }
@@ -246,7 +268,13 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         1 => any_gateway().prop_map(Happening::Begin),
         1 => Just(Happening::End),
         2 => (any_gateway(), prop::bool::weighted(0.7)).prop_map(|(gateway, fine)| Happening::Sweep(gateway, fine)),
+        5 => (any_gateway(), any_near(), any::<Option<bool>>(), prop::bool::weighted(0.1))
+            .prop_map(|(gateway, near, far, astray)| Happening::Probe(gateway, near, far, astray)),
     ]
+}
+
+fn any_near() -> impl Strategy<Value = Near> {
+    prop_oneof![4 => Just(Near::Answered(Some(900))), 3 => Just(Near::Silent), 1 => Just(Near::NotAsked)]
 }
 
 fn visit(state: &State, gateway: &GatewayName, fine: bool) -> Option<Event> {
@@ -257,7 +285,7 @@ fn visit(state: &State, gateway: &GatewayName, fine: bool) -> Option<Event> {
     seen.holding.owners = seen.tunnels.keys().cloned().collect();
     seen.holding.anything = !seen.tunnels.is_empty();
     let result = if fine { Ok(seen) } else { Err(Trouble::ExecTimedOut(10)) };
-    let outcome = Outcome { pod_uid: task.pod.uid, revision: state.revision(), result };
+    let outcome = Outcome { pod_uid: task.pod.uid, revision: state.revision(), asked: 0, result };
     Some(Event::Outcome(gateway.clone(), outcome))
 }
 

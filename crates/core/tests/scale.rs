@@ -67,7 +67,7 @@ fn planning_and_judging_by_the_number_of_tunnels() {
         let repair = timed("plan with one link missing", tunnels, || plan(&want, &one_short));
         let visit = timed("judge after all was made", tunnels, || judge(&want, &first, &none, &full));
         timed("judge after nothing worked", tunnels, || judge(&want, &first, &none, &nothing));
-        let outcome = Outcome { pod_uid: "u".into(), revision: 1, result: Ok(visit.clone()) };
+        let outcome = Outcome { pod_uid: "u".into(), revision: 1, asked: 0, result: Ok(visit.clone()) };
         timed("repairs", tunnels, || repairs(Some(&outcome), "u", &want, &repair, &visit));
         timed("news since, and what was refused", tunnels, || {
             (first.has_news_since(&first), refused_now(&first, &none, &full))

@@ -44,7 +44,7 @@ impl Vpc {
             Err(Stop::Superseded(by)) if self.believes(gateway, term, by) => return Next::Retry,
             Err(Stop::Superseded(by)) => Err(no_such_term(by)),
             Err(Stop::Unanswered(trouble, grace))
-                if self.looks.unanswered(gateway, &task.pod.uid) < grace =>
+                if self.looks.unanswered(gateway, &task.pod.uid) < self.patience(gateway, grace) =>
             {
                 tracing::info!(%gateway, pod = %task.pod.key, "no whole answer, observing again: {trouble}");
                 return Next::Retry;
@@ -68,12 +68,37 @@ impl Vpc {
             Ok(_) if self.is_watched(gateway, &task.pod) => Next::After(RARELY * self.options.drift_interval),
             Ok(_) => Next::After(self.options.drift_interval),
         };
-        let pod_uid = task.pod.uid.clone();
-        self.desk.tell(Event::Outcome(gateway.clone(), Outcome { pod_uid, revision, result }));
+        self.report_sight(gateway, &task, result.as_ref().err(), term);
+        let (pod_uid, asked) = (task.pod.uid.clone(), self.monitors.change(gateway));
+        self.desk.tell(Event::Outcome(gateway.clone(), Outcome { pod_uid, revision, asked, result }));
         if !self.sweep(gateway, &task, term).await {
             next = Next::Retry;
         }
         next
+    }
+
+    /// For how long no answer of a gateway is no reason to say anything: where tunnels are known to be up, that is true
+    /// until something speaks against it.
+    fn patience(&self, gateway: &GatewayName, grace: Duration) -> Duration {
+        if self.desk.state().is_any_ready(gateway) { grace.max(LONG) } else { grace }
+    }
+
+    /// Says once for all tunnels of a gateway that it cannot be looked at, and that it can again.
+    fn report_sight(&self, gateway: &GatewayName, task: &GatewayTask, trouble: Option<&Trouble>, term: &Term) {
+        let state = self.desk.state();
+        let before = state.outcome(gateway).and_then(|outcome| outcome.result.as_ref().err());
+        let was_blind = before.is_some_and(Trouble::is_blindness);
+        let (reason, note) = match trouble {
+            Some(trouble) if trouble.is_blindness() && !was_blind && state.is_any_ready(gateway) => {
+                let count = task.want.tunnels.len();
+                (trouble.reason(), format!("gateway {gateway} cannot be looked at, so nothing is known of its {count} tunnels, which are left as they are: {trouble}"))
+            }
+            None if was_blind => ("GatewaySeen", format!("gateway {gateway} can be looked at again")),
+            _ => return,
+        };
+        if let Some(tunnel) = task.want.tunnels.values().next().and_then(|want| state.tunnel(&want.owner)) {
+            self.announce(term, tunnel, trouble.is_some(), reason, note);
+        }
     }
 
     /// Takes what is ours off the pods that served the gateway before; whether that is done.
@@ -109,7 +134,8 @@ impl Vpc {
             };
             done &= result.is_ok();
             let pod_uid = pod.uid.clone();
-            self.desk.tell(Event::Outcome(gateway.clone(), Outcome { pod_uid, revision, result }));
+            let asked = self.monitors.change(gateway);
+            self.desk.tell(Event::Outcome(gateway.clone(), Outcome { pod_uid, revision, asked, result }));
         }
         done
     }
@@ -179,6 +205,7 @@ impl Vpc {
             (failures, (now, digest)) = self.carry_out(gateway, &commands, &again, term).await?;
             planned = again;
         }
+        self.monitors.changed(gateway);
         // The monitor speaks of our own changes too: it has to confirm that there was nothing else.
         let (pod_uid, at) = (task.pod.uid.clone(), Instant::now());
         let observed =
@@ -319,6 +346,7 @@ impl Vpc {
         let of_all = repaired.gateway.and_then(|what| Some((visit.tunnels.keys().next()?.clone(), what)));
         for (key, what) in of_all.into_iter().chain(repaired.tunnels) {
             if let Some(tunnel) = state.tunnel(&key) {
+                self.metrics.count_repair(&key);
                 let note = format!("repaired on gateway {gateway}: {what}");
                 self.announce(term, tunnel, false, "DriftRepaired", note);
             }
@@ -378,7 +406,7 @@ fn stop(error: datapath::Trouble) -> Stop {
         From::Superseded { by } => Stop::Superseded(by),
         From::ToolMissing(tool) => Stop::Trouble(Trouble::ToolMissing(tool)),
         failed @ (From::Failed { .. } | From::Unreadable { .. }) => {
-            Stop::Trouble(Trouble::CommandFailed(failed.to_string()))
+            Stop::Unanswered(Trouble::CommandFailed(failed.to_string()), SHORT)
         }
     }
 }

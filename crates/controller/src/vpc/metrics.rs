@@ -1,11 +1,21 @@
 //! What the room counts beside what every room has.
 
-use std::sync::{Arc, Weak};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use causeway_core::vpc::Answer;
+use causeway_core::vpc::reach::Reach;
 use causeway_core::vpc::status::READY;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
+use causeway_core::{GatewayName, ObjectKey};
+use causeway_datapath::vpc::Traffic;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
 
 use super::Vpc;
 use crate::metrics::{OnDemand, Outcome, Reader, Reading};
@@ -24,6 +34,15 @@ struct Exec {
 pub(super) struct Metrics {
     execs: Family<Exec, Counter>,
     steps: Counter,
+    tunnels: Mutex<Tunnels>,
+}
+
+/// What is counted of each tunnel and is no part of any decision.
+#[derive(Debug, Default)]
+struct Tunnels {
+    /// By link.
+    traffic: BTreeMap<GatewayName, BTreeMap<String, Traffic>>,
+    repairs: BTreeMap<ObjectKey, u64>,
 }
 
 impl Metrics {
@@ -40,11 +59,33 @@ impl Metrics {
             registry.register("execs", "Commands run in gateways", self.execs.clone());
             registry.register("steps", "Steps planned for gateways", self.steps.clone());
             registry.register_collector(Box::new(tunnels));
+            registry.register_collector(Box::new(OfTunnels(Arc::downgrade(room))));
         });
     }
 
     pub(super) fn count_exec<T, E>(&self, command: &'static str, result: &Result<T, E>) {
         self.execs.get_or_create(&Exec { command, result: Outcome::of(result) }).inc();
+    }
+
+    fn tunnels(&self) -> MutexGuard<'_, Tunnels> {
+        self.tunnels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The bytes that links of a gateway have carried.
+    pub(super) fn count_traffic(&self, gateway: &GatewayName, answers: &[(Answer, Traffic)]) {
+        let mut tunnels = self.tunnels();
+        let links = tunnels.traffic.entry(gateway.clone()).or_default();
+        links.extend(answers.iter().map(|(answer, traffic)| (answer.link.clone(), *traffic)));
+    }
+
+    /// Something of a tunnel had gone missing and is back.
+    pub(super) fn count_repair(&self, key: &ObjectKey) {
+        *self.tunnels().repairs.entry(key.clone()).or_default() += 1;
+    }
+
+    /// Forgets what was counted: another replica does from now on.
+    pub(super) fn forget_tunnels(&self) {
+        *self.tunnels() = Tunnels::default();
     }
 
     pub(super) fn count_steps(&self, steps: usize) {
@@ -60,4 +101,82 @@ fn count_tunnels(room: &Weak<Vpc>) -> Vec<Reading<1>> {
         *(if is_ready { &mut ready } else { &mut not_ready }) += 1;
     }
     vec![([("ready", "true")], ready), ([("ready", "false")], not_ready)]
+}
+
+/// One series for each tunnel that this replica keeps: how it is, how far its peer is, what went through it.
+#[derive(Debug)]
+struct OfTunnels(Weak<Vpc>);
+
+/// What is said of one tunnel.
+struct Series {
+    key: ObjectKey,
+    up: bool,
+    reachable: Option<bool>,
+    round_trip: Option<f64>,
+    traffic: Option<Traffic>,
+    repairs: u64,
+}
+
+impl OfTunnels {
+    /// Only a leader visits gateways, so only a leader knows.
+    fn read(&self) -> Vec<Series> {
+        let Some(room) = self.0.upgrade() else { return Vec::new() };
+        let (counted, state) = (room.metrics.tunnels(), room.desk.state());
+        let of = |tunnel: &causeway_core::vpc::objects::Tunnel| {
+            let gateway: GatewayName = tunnel.status.gateway.as_deref()?.parse().ok()?;
+            state.outcome(&gateway)?;
+            let link = tunnel.spec.as_ref().ok()?.link.as_str();
+            Some(Series {
+                up: tunnel.status.conditions.is_true(READY),
+                reachable: match state.reach(&gateway, &tunnel.key) {
+                    Reach::Awaited | Reach::NotAsked => None,
+                    Reach::Answers { .. } => Some(true),
+                    Reach::Silent | Reach::SilentBehind | Reach::Astray(_) => Some(false),
+                },
+                round_trip: state.round_trip(&gateway, &tunnel.key).map(|micros| f64::from(micros) / 1e6),
+                traffic: counted.traffic.get(&gateway).and_then(|links| links.get(link)).copied(),
+                repairs: counted.repairs.get(&tunnel.key).copied().unwrap_or(0),
+                key: tunnel.key.clone(),
+            })
+        };
+        state.tunnels().filter_map(of).collect()
+    }
+}
+
+impl Collector for OfTunnels {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let all = self.read();
+        let mut gauge = |name: &str, help: &str, unit: Option<&Unit>, value: fn(&Series) -> Option<f64>| {
+            let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+            for series in &all {
+                if let Some(value) = value(series) {
+                    ConstGauge::new(value).encode(family.encode_family(&labels(&series.key))?)?;
+                }
+            }
+            Ok::<(), fmt::Error>(())
+        };
+        gauge("tunnel_up", "1 while a tunnel is ready", None, |it| Some(f64::from(u8::from(it.up))))?;
+        gauge("tunnel_reachable", "1 while the peer of a tunnel answers through it", None, |it| {
+            it.reachable.map(|reachable| f64::from(u8::from(reachable)))
+        })?;
+        let help = "How long the peer of a tunnel takes to answer, at most";
+        gauge("tunnel_round_trip", help, Some(&Unit::Seconds), |it| it.round_trip)?;
+        let mut counter = |name: &str, help: &str, unit: Option<&Unit>, value: fn(&Series) -> Option<u64>| {
+            let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
+            for series in &all {
+                if let Some(value) = value(series) {
+                    ConstCounter::new(value).encode(family.encode_family(&labels(&series.key))?)?;
+                }
+            }
+            Ok::<(), fmt::Error>(())
+        };
+        let bytes = Some(&Unit::Bytes);
+        counter("tunnel_received", "What came out of a tunnel", bytes, |it| it.traffic.map(|it| it.received))?;
+        counter("tunnel_sent", "What went into a tunnel", bytes, |it| it.traffic.map(|it| it.sent))?;
+        counter("tunnel_repairs", "What had gone missing of a tunnel and was put back", None, |it| Some(it.repairs))
+    }
+}
+
+fn labels(key: &ObjectKey) -> [(&'static str, &str); 2] {
+    [("namespace", key.namespace()), ("tunnel", key.name())]
 }

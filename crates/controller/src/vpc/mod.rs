@@ -44,6 +44,8 @@ pub struct Options {
     pub exec_timeout: Duration,
     /// How often a gateway is observed although nothing was heard of it.
     pub drift_interval: Duration,
+    /// How often the peer of each tunnel is asked whether it answers.
+    pub probe_interval: Duration,
     /// How often both sides of the exchange are compared as a whole.
     pub resync_interval: Duration,
     /// How long a node may be silent before its gateway counts as gone.
@@ -142,6 +144,7 @@ impl Room for Vpc {
     fn term_ended(&self) {
         self.monitors.close();
         self.looks.clear();
+        self.metrics.forget_tunnels();
         self.desk.tell(Event::TermEnded);
     }
 }

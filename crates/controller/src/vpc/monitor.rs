@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use causeway_core::GatewayName;
-use causeway_core::vpc::Scope;
 use causeway_core::vpc::objects::PodRef;
+use causeway_core::vpc::{Answer, Event, Probed, Scope};
 use causeway_datapath::RunError;
-use causeway_datapath::vpc::{Digest, Heard, Monitor as Script};
+use causeway_datapath::vpc::{Digest, Heard, Monitor as Script, Traffic};
 use futures::StreamExt;
 use kube::api::AttachedProcess;
 use tokio::io::AsyncWriteExt;
@@ -39,15 +39,24 @@ const FLOOR: Duration = Duration::from_millis(250);
 /// One that ended is opened again no sooner than this after its start.
 const SHORTEST_LIFE: Duration = Duration::from_secs(1);
 
+/// A round of questions to the peers of a thousand silent tunnels prints its lines some seconds apart.
+const UNHEARD: Duration = Duration::from_secs(60);
+
 /// The open monitors. Dropping one ends its command in the gateway.
 #[derive(Default)]
-pub(super) struct Monitors(Mutex<BTreeMap<GatewayName, Monitor>>);
+pub(super) struct Monitors {
+    open: Mutex<BTreeMap<GatewayName, Monitor>>,
+    /// How often each gateway was changed. Answers of tunnels' peers carry the number that the gateway had heard of.
+    changes: Mutex<BTreeMap<GatewayName, u64>>,
+}
 
 struct Monitor {
     pod_uid: String,
     task: AbortOnDropHandle<()>,
     lines: Arc<AtomicU64>,
     questions: mpsc::Sender<Question>,
+    /// The number of the last change.
+    changed: watch::Sender<u64>,
     closed: Arc<AtomicBool>,
 }
 
@@ -62,7 +71,34 @@ type Question = oneshot::Sender<Option<Digest>>;
 
 impl Monitors {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<GatewayName, Monitor>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a gateway's last change.
+    pub(super) fn change(&self, gateway: &GatewayName) -> u64 {
+        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.get(gateway).copied().unwrap_or(0)
+    }
+
+    /// A gateway was changed: what its tunnels' peers answer is asked for soon, and counts under a new number.
+    pub(super) fn changed(&self, gateway: &GatewayName) {
+        let number = {
+            let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+            let number = changes.entry(gateway.clone()).or_default();
+            *number += 1;
+            *number
+        };
+        if let Some(monitor) = self.lock().get(gateway) {
+            monitor.changed.send_replace(number);
+        }
+    }
+
+    /// Says the number of the last change once more.
+    fn announce_again(&self, gateway: &GatewayName) {
+        let number = self.change(gateway);
+        if let Some(monitor) = self.lock().get(gateway) {
+            monitor.changed.send_if_modified(|known| std::mem::replace(known, number) != number);
+        }
     }
 
     /// How many lines the monitor of a pod has printed, while it runs.
@@ -131,6 +167,7 @@ impl Vpc {
         self.metrics.count_exec("monitor", &opened);
         let (alive, mut is_alive) = watch::channel(false);
         let (questions, asked) = mpsc::channel(1);
+        let (changed, announced) = watch::channel(self.monitors.change(gateway));
         let (process, lines, closed) =
             (opened?, Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         // Nobody has listened since the last one ended.
@@ -144,6 +181,8 @@ impl Vpc {
             },
             pod_uid: pod.uid.clone(),
             interval: self.options.drift_interval,
+            pace: self.options.probe_interval,
+            announced,
             alive,
             lines: lines.clone(),
         };
@@ -156,7 +195,9 @@ impl Vpc {
         });
         let task = AbortOnDropHandle::new(task);
         self.monitors
-            .set(gateway, Some(Monitor { pod_uid: pod.uid.clone(), task, lines, questions, closed }));
+            .set(gateway, Some(Monitor { pod_uid: pod.uid.clone(), task, lines, questions, changed, closed }));
+        // One that came between the two.
+        self.monitors.announce_again(gateway);
         match timeout(limit, is_alive.wait_for(|alive| *alive)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) => Err(RunError::Lost("the monitor ended before it began".into())),
@@ -194,6 +235,8 @@ struct Session {
     ending: Ending,
     pod_uid: String,
     interval: Duration,
+    pace: Duration,
+    announced: watch::Receiver<u64>,
     alive: watch::Sender<bool>,
     lines: Arc<AtomicU64>,
 }
@@ -203,7 +246,8 @@ impl Session {
     async fn follow(&mut self, mut process: AttachedProcess, mut asked: mpsc::Receiver<Question>) {
         // The command ends when its stdin does: hold it.
         let (Some(mut stdin), Some(stdout)) = (process.stdin(), process.stdout()) else { return };
-        if stdin.write_all(&Script::input(self.interval)).await.is_err() {
+        let change = *self.announced.borrow_and_update();
+        if stdin.write_all(&Script::input(self.interval, change, self.pace)).await.is_err() {
             return;
         }
         let mut lines = FramedRead::new(stdout, LinesCodec::new_with_max_length(LONGEST_LINE));
@@ -211,9 +255,17 @@ impl Session {
         let mut due: Option<Instant> = None;
         let mut earliest = Instant::now();
         let mut silence = Instant::now() + MISSED * self.interval;
+        let mut unheard = Instant::now() + UNHEARD;
         loop {
             let line = tokio::select! {
-                line = timeout_at(due.unwrap_or(silence), lines.next()) => line,
+                line = timeout_at(due.unwrap_or(silence.min(unheard)), lines.next()) => line,
+                Ok(()) = self.announced.changed() => {
+                    let change = *self.announced.borrow_and_update();
+                    if stdin.write_all(Script::announce(change).as_bytes()).await.is_err() {
+                        return;
+                    }
+                    continue;
+                }
                 Some(next) = asked.recv() => {
                     question = (question.0 + 1, Some(next));
                     if stdin.write_all(Script::ask(question.0).as_bytes()).await.is_err() {
@@ -230,6 +282,11 @@ impl Session {
                     self.visit();
                     continue;
                 }
+                Err(_) if unheard < silence => {
+                    unheard = Instant::now() + UNHEARD;
+                    self.tell(|gateway, pod_uid| Event::Unheard(gateway, pod_uid));
+                    continue;
+                }
                 Err(_) => return,
             };
             silence = Instant::now() + MISSED * self.interval;
@@ -243,6 +300,10 @@ impl Session {
                     question.1.take().map(|question| question.send(digest));
                 }
                 Heard::Held { digest, .. } => self.compare(digest),
+                Heard::Probed { change, answers } => {
+                    unheard = Instant::now() + UNHEARD;
+                    self.take(change, answers);
+                }
                 // What comes before it listens is in the digest that it is asked for next.
                 Heard::Change if self.ending.began => {
                     self.lines.fetch_add(1, Ordering::AcqRel);
@@ -259,6 +320,20 @@ impl Session {
         let (gateway, lines) = (&self.ending.gateway, self.lines.load(Ordering::Acquire));
         if !room.looks.confirm(gateway, &self.pod_uid, lines, &digest) {
             self.visit();
+        }
+    }
+
+    /// What the peers of some tunnels answered.
+    fn take(&self, asked: u64, answers: Vec<(Answer, Traffic)>) {
+        let Some(room) = self.ending.room.upgrade() else { return };
+        room.metrics.count_traffic(&self.ending.gateway, &answers);
+        let answers = answers.into_iter().map(|(answer, _)| answer).collect();
+        self.tell(|gateway, pod_uid| Event::Probed(gateway, Probed { pod_uid, asked, answers }));
+    }
+
+    fn tell(&self, event: impl FnOnce(GatewayName, String) -> Event) {
+        if let Some(room) = self.ending.room.upgrade() {
+            room.desk.tell(event(self.ending.gateway.clone(), self.pod_uid.clone()));
         }
     }
 

@@ -3,8 +3,9 @@
 use causeway_api::condition;
 use causeway_api::vpc::{LooseTunnel, VpcNatTunnel, parse};
 use causeway_core::ObjectKey;
+use causeway_core::condition::{Condition, Truth};
 use causeway_core::vpc::objects::{TUNNEL_FINALIZER, Tunnel};
-use causeway_core::vpc::status::{self, CLEANUP_BLOCKED, Finalizer, READY, TunnelStatus};
+use causeway_core::vpc::status::{self, CLEANUP_BLOCKED, Finalizer, LAST_KNOWN, READY, TunnelStatus};
 use causeway_core::vpc::{Change, Event};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -73,14 +74,17 @@ impl Vpc {
     /// One event when readiness or its reason changed; coming up for the first time is no news beside the
     /// condition itself.
     fn announce_change(&self, term: &Term, tunnel: &Tunnel, wanted: &TunnelStatus) {
-        for kind in [READY, CLEANUP_BLOCKED] {
+        for kind in [READY, CLEANUP_BLOCKED, LAST_KNOWN] {
             let (before, after) = (tunnel.status.conditions.get(kind), wanted.conditions.get(kind));
             let Some(after) = after else { continue };
             let same = before.is_some_and(|b| b.status == after.status && b.reason == after.reason);
             let good = after.is_true() == (kind == READY);
             tracing::info!(object = %tunnel.key, condition = kind, status = %after.status, reason = after.reason, "{}", after.message);
             let first_time_up = good && before.is_none();
-            if !same && !first_time_up {
+            // That a gateway cannot be looked at, or can again, is said once for all of its tunnels.
+            let unseen = |it: Option<&Condition>| it.is_some_and(|it| it.status == Truth::Unknown);
+            let is_sight = unseen(Some(after)) || good && unseen(before);
+            if !same && !first_time_up && !is_sight {
                 self.announce(term, tunnel, !good, &after.reason, after.message.clone());
             }
         }

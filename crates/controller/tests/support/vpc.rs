@@ -21,6 +21,7 @@ pub(crate) fn options() -> vpc::Options {
         visits: 1,
         exec_timeout: Duration::from_secs(10),
         drift_interval: Duration::from_secs(15),
+        probe_interval: Duration::from_secs(5),
         resync_interval: Duration::from_secs(120),
         node_grace: Duration::from_secs(60),
     }

@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 use super::objects::{Tunnel, TunnelSpec};
 use super::outcome::{Claim, Trouble};
 use super::want::{TunnelKind, TunnelWant};
-use crate::names::{Ipv4Cidr, LinkName, ObjectKey};
+use crate::names::{GatewayName, Ipv4Cidr, LinkName, ObjectKey};
 
 /// The order of precedence: by age, then by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,13 +34,19 @@ pub(super) struct Candidate {
     created: i64,
     claims: Vec<Claim>,
     resolved: Result<TunnelWant, Trouble>,
+    /// Why that is what was last known of it, and not what is known now.
+    doubt: Option<Trouble>,
 }
 
 impl Candidate {
     /// A tunnel with what it needs, or why that is not known. Either way its link name and VNI are claimed.
-    pub(super) fn new(tunnel: &Tunnel, spec: &TunnelSpec, resolved: Result<TunnelWant, Trouble>) -> Self {
+    pub(super) fn new(
+        tunnel: &Tunnel,
+        spec: &TunnelSpec,
+        (resolved, doubt): (Result<TunnelWant, Trouble>, Option<Trouble>),
+    ) -> Self {
         let claims = claims(spec, resolved.as_ref().ok());
-        Self { link: spec.link.clone(), created: tunnel.created, claims, resolved }
+        Self { link: spec.link.clone(), created: tunnel.created, claims, resolved, doubt }
     }
 }
 
@@ -86,6 +92,11 @@ impl Admission {
     /// What one tunnel needs, or why it cannot be.
     pub(super) fn of(&self, key: &ObjectKey) -> Option<Result<&TunnelWant, &Trouble>> {
         self.entries.get(key).map(Entry::verdict)
+    }
+
+    /// Why one tunnel is built from what was last known, if it is.
+    pub(super) fn doubt(&self, key: &ObjectKey) -> Option<&Trouble> {
+        self.entries.get(key)?.candidate.doubt.as_ref()
     }
 
     /// The same of each tunnel, with its link.
@@ -159,7 +170,10 @@ impl Admission {
             doubtful.insert(rank);
         }
         entry.refused = old.as_ref().and_then(|old| old.refused.clone());
-        let differs = old.is_none_or(|old| old.candidate.resolved != entry.candidate.resolved);
+        fn known(entry: &Entry) -> impl PartialEq + use<'_> {
+            (&entry.candidate.resolved, &entry.candidate.doubt)
+        }
+        let differs = old.as_ref().is_none_or(|old| known(old) != known(&entry));
         self.entries.insert(key.clone(), entry);
         differs
     }
@@ -208,6 +222,8 @@ impl Admission {
 pub(super) struct Grounds<'a> {
     /// The gateway's address outside.
     pub(super) local: Result<Ipv4Addr, &'a Trouble>,
+    /// The gateway.
+    pub(super) gateway: &'a GatewayName,
     /// What all tunnels of the cluster share.
     pub(super) own: &'a super::own::Own,
     /// Who can be reached.
@@ -215,14 +231,35 @@ pub(super) struct Grounds<'a> {
 }
 
 impl Grounds<'_> {
-    /// What a tunnel needs of its gateway, looked at alone.
+    /// What a tunnel needs of its gateway, looked at alone; where that cannot be known now, what it was last known to be, and
+    /// why.
     pub(super) fn resolve(
         &self,
         tunnel: &Tunnel,
         spec: &TunnelSpec,
         peer: &super::objects::Peer,
+    ) -> (Result<TunnelWant, Trouble>, Option<Trouble>) {
+        let local = match self.local {
+            Ok(local) => local,
+            Err(trouble) => return (Err(trouble.clone()), None),
+        };
+        let known = self.known(tunnel, spec, peer, local);
+        match known {
+            Err(trouble) if trouble.is_doubt() => match tunnel.last_known(self.gateway, local) {
+                Some(want) => (Ok(want), Some(trouble)),
+                None => (Err(trouble), None),
+            },
+            known => (known, None),
+        }
+    }
+
+    fn known(
+        &self,
+        tunnel: &Tunnel,
+        spec: &TunnelSpec,
+        peer: &super::objects::Peer,
+        local: Ipv4Addr,
     ) -> Result<TunnelWant, Trouble> {
-        let local = self.local.map_err(Clone::clone)?;
         let ours = self.own.range()?;
         let (remote, remote_range) = self.records.find(peer)?;
         if ours.overlaps(remote_range) {
@@ -256,6 +293,7 @@ mod tests {
                 created,
                 claims: claims.into_iter().collect(),
                 resolved: Err(Trouble::Invalid(why.to_string())),
+                doubt: None,
             });
         (0..8u8, prop::option::weighted(0.8, candidate))
             .prop_map(|(n, candidate)| (format!("ns/t{n}").parse().expect("a key"), candidate))

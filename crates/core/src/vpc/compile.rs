@@ -7,6 +7,7 @@ use super::gateways::Located;
 use super::have::Holding;
 use super::objects::{PodRef, Tunnel};
 use super::outcome::{Outcome, Trouble, Visit};
+use super::reach::Reach;
 use super::state::State;
 use super::tunnels::{self, gateway_of};
 use super::want::{Inbound, TunnelWant, Want};
@@ -30,10 +31,18 @@ pub(super) enum Verdict<'a> {
         gateway: &'a GatewayName,
         located: &'a Located,
         arp_off: bool,
+        /// What keeps the gateway from passing packets on, if anything is seen to.
+        dropped: Option<&'a str>,
+        /// Whether the peer answers.
+        reach: Reach,
+        /// Why it is built from what was last known, if it is.
+        doubt: Option<&'a Trouble>,
         /// Why TCP's segment size is not fitted to it, if it is not.
         unclamped: Option<&'a str>,
     },
     Down(Trouble),
+    /// Its gateway could not be looked at for long.
+    Unseen(&'a Trouble),
     /// Its gateway has not answered yet.
     Awaited,
 }
@@ -62,7 +71,9 @@ pub fn gateway(state: &State, name: &GatewayName) -> Option<GatewayTask> {
     }
     if !want.tunnels.is_empty() {
         let via = state.gateways.locate(name).ok().map(|located| located.router);
-        want.inbound = state.own.globalnet().zip(via).map(|(range, via)| Inbound { range, via });
+        let last_known = || want.tunnels.values().next().map(|tunnel| tunnel.own);
+        let range = state.own.globalnet().or_else(last_known);
+        want.inbound = range.zip(via).map(|(range, via)| Inbound { range, via });
     }
     let sweep = to_sweep(state, name, &want);
     Some(GatewayTask { pod, want, sweep })
@@ -99,7 +110,8 @@ pub(super) fn verdict<'a>(state: &'a State, tunnel: &'a Tunnel) -> Verdict<'a> {
         (Ok(_), None) => return Verdict::Down(Trouble::NotYetSupported),
         (Ok(_), Some(gateway)) => gateway,
     };
-    let want = match state.admission(gateway).and_then(|admission| admission.of(&tunnel.key)) {
+    let admission = state.admission(gateway);
+    let want = match admission.and_then(|admission| admission.of(&tunnel.key)) {
         Some(Ok(want)) => want,
         Some(Err(trouble)) => return Verdict::Down(trouble.clone()),
         None => return Verdict::Awaited,
@@ -107,13 +119,26 @@ pub(super) fn verdict<'a>(state: &'a State, tunnel: &'a Tunnel) -> Verdict<'a> {
     let Ok(located) = state.gateways.locate(gateway) else { return Verdict::Awaited };
     let Some(outcome) = current(state, gateway) else { return Verdict::Awaited };
     match &outcome.result {
+        Err(trouble) if trouble.is_blindness() => Verdict::Unseen(trouble),
         Err(trouble) => Verdict::Down(trouble.clone()),
         Ok(visit) => match visit.tunnels.get(&tunnel.key) {
             Some((built, problem)) if built == want => match problem {
                 Some(trouble) => Verdict::Down(trouble.clone()),
                 None => {
-                    let unclamped = visit.unclamped.get(&tunnel.key).map(String::as_str);
-                    Verdict::Up { want, gateway, located, arp_off: visit.arp_off, unclamped }
+                    let reach = state.reaches.of(gateway, &tunnel.key);
+                    if reach == Reach::Awaited {
+                        return Verdict::Awaited;
+                    }
+                    Verdict::Up {
+                        want,
+                        gateway,
+                        located,
+                        arp_off: visit.arp_off,
+                        dropped: visit.dropped.as_deref(),
+                        reach,
+                        doubt: admission.and_then(|admission| admission.doubt(&tunnel.key)),
+                        unclamped: visit.unclamped.get(&tunnel.key).map(String::as_str),
+                    }
                 }
             },
             _ => Verdict::Awaited,

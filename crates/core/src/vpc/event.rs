@@ -7,6 +7,7 @@ use super::exchange::Record;
 use super::member::Renewal;
 use super::objects::{Eip, GatewayPod, NodeHealth, StaticRoute, Subnet, Tunnel, VpcGateway, Workload};
 use super::outcome::Outcome;
+use super::reach::Probed;
 use crate::names::{ClusterId, GatewayName, Invalid, Ipv4Cidr, ObjectKey};
 use crate::room::Change;
 
@@ -69,6 +70,10 @@ pub enum Event {
     Egress(Vec<Ipv4Addr>),
     /// How a visit to a gateway went.
     Outcome(GatewayName, Outcome),
+    /// What a gateway's tunnels answered.
+    Probed(GatewayName, Probed),
+    /// A pod of a gateway has not said for long whether anything answers.
+    Unheard(GatewayName, String),
     /// Others may change the gateways from now on: what visits found no longer counts.
     TermEnded,
 }

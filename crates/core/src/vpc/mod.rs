@@ -20,6 +20,7 @@ pub mod objects;
 pub mod outcome;
 mod own;
 pub mod plan;
+pub mod reach;
 mod records;
 pub mod state;
 pub mod status;
@@ -34,6 +35,7 @@ pub use event::{Event, Scope};
 pub use have::{Have, Holding, Link, LinkKind, Nat, NatRule, Route, Variant};
 pub use outcome::{Outcome, Trouble, Visit};
 pub use plan::{Plan, Problem, Refused, plan, plan_after};
+pub use reach::{Answer, Near, Probed};
 pub use state::{Given, State};
 pub use want::{EgressRange, Established, Inbound, TunnelKind, TunnelWant, Want};
 

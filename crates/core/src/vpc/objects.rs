@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use super::status::TunnelStatus;
-use super::want::{Established, TunnelKind};
+use super::status::{ANSWERED, REACHABLE, SILENT_BEHIND, TunnelStatus};
+use super::want::{EgressRange, Established, TunnelKind, TunnelWant};
 use crate::names::{ClusterId, GatewayName, HostAddr, Ipv4Cidr, LinkName, ObjectKey};
 use crate::room::is_later;
 
@@ -52,9 +52,41 @@ impl Tunnel {
 
     /// What its status says it was built with, to compare.
     pub(super) fn built_with(&self) -> impl PartialEq + use<'_> {
-        let TunnelStatus { initialized, gateway, remote_ip, remote_globalnet, interface_addr, .. } =
-            &self.status;
-        (initialized, gateway, remote_ip, remote_globalnet, interface_addr)
+        let TunnelStatus {
+            initialized, gateway, peer, remote_ip, remote_globalnet, interface_addr, globalnet, egress, ..
+        } = &self.status;
+        (initialized, gateway, peer, remote_ip, remote_globalnet, interface_addr, globalnet, egress)
+    }
+
+    /// What it needed when it was last up, on this gateway and to the same peer, as its status has it. With that it can be
+    /// built while something cannot be known; what its spec says counts as it is now.
+    pub(super) fn last_known(&self, gateway: &GatewayName, local: Ipv4Addr) -> Option<TunnelWant> {
+        let (spec, status) = (self.spec.as_ref().ok()?, &self.status);
+        let Ends::ByGateway { peer, .. } = &spec.ends else { return None };
+        if status.peer != Some(peer.to_string()) {
+            return None;
+        }
+        let Established { range, peer, .. } = self.established(gateway)?;
+        let egress: Vec<Ipv4Addr> = status.egress.iter().filter_map(|text| text.parse().ok()).collect();
+        let (remote_range, own): (Ipv4Cidr, Ipv4Cidr) = (range?, status.globalnet.as_ref()?.parse().ok()?);
+        (!own.overlaps(remote_range)).then_some(TunnelWant {
+            owner: self.key.clone(),
+            kind: spec.kind,
+            local,
+            remote: peer?,
+            address: spec.address,
+            remote_range,
+            egress: EgressRange::longest_run(&egress)?,
+            own,
+        })
+    }
+
+    /// Whether its status says that what lies behind its peer has answered, when it was built like that.
+    pub(super) fn answered_behind(&self, built: &TunnelWant) -> bool {
+        let reachable = self.status.conditions.get(REACHABLE);
+        let same = self.status.remote_ip == Some(built.remote.to_string())
+            && self.status.remote_globalnet == Some(built.remote_range.to_string());
+        same && reachable.is_some_and(|it| it.reason == ANSWERED || it.reason == SILENT_BEHIND)
     }
 
     /// Whether this is a later version of the object than another.

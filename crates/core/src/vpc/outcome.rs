@@ -18,6 +18,9 @@ pub struct Outcome {
     pub pod_uid: String,
     /// The state's revision that the work was compiled from.
     pub revision: u64,
+    /// The number under which the last change of the gateway was announced to whoever asks its tunnels' peers: questions
+    /// of an earlier number were about what there was before.
+    pub asked: u64,
     /// What is there now, or why that is not known.
     pub result: Result<Visit, Trouble>,
 }
@@ -37,6 +40,8 @@ pub struct Visit {
     pub clamps_each: bool,
     /// What stood for all tunnels.
     pub shared: Shared,
+    /// What keeps the gateway from passing packets on, if anything is seen to.
+    pub dropped: Option<String>,
 }
 
 /// What the tunnels of a gateway share, as far as it stands.
@@ -156,6 +161,7 @@ pub fn judge(want: &Want, planned: &Plan, failures: &BTreeMap<usize, Trouble>, n
         unclamped: unclamped.collect(),
         clamps_each: planned.clamps_each,
         shared: Shared::of(now),
+        dropped: now.nat.drops(),
     }
 }
 
@@ -259,6 +265,7 @@ pub struct Finding<'a> {
     tunnel: Result<Option<&'a (TunnelWant, Option<Trouble>)>, &'a Trouble>,
     held: bool,
     arp_off: bool,
+    dropped: Option<&'a String>,
     unclamped: Option<&'a String>,
 }
 
@@ -271,6 +278,7 @@ impl Outcome {
             tunnel: visit.map(|visit| visit.tunnels.get(key)),
             held: visit.is_ok_and(|visit| visit.holding.includes(key)),
             arp_off: visit.is_ok_and(|visit| visit.arp_off),
+            dropped: visit.ok().and_then(|visit| visit.dropped.as_ref()),
             unclamped: visit.ok().and_then(|visit| visit.unclamped.get(key)),
         }
     }

@@ -19,7 +19,9 @@ use super::member::{Members, Standing};
 use super::objects::{StaticRoute, Tunnel};
 use super::outcome::Outcome;
 use super::own::Own;
+use super::reach::{Reach, Reaches};
 use super::records::Records;
+use super::status::READY;
 use super::tunnels::Tunnels;
 use super::visits::Visits;
 use crate::names::{ClusterId, GatewayName, Ipv4Cidr, ObjectKey};
@@ -43,6 +45,7 @@ pub struct State {
     pub(super) routes: BTreeMap<String, BTreeSet<StaticRoute>>,
     pub(super) records: Records,
     pub(super) visits: Visits,
+    pub(super) reaches: Reaches,
     /// Which tunnels of a gateway may be built; follows from all of the above.
     admissions: BTreeMap<GatewayName, Admission>,
 }
@@ -78,6 +81,22 @@ impl State {
     /// What the last visit to a gateway found, if it was to the pod that serves it now.
     pub fn outcome(&self, gateway: &GatewayName) -> Option<&Outcome> {
         compile::current(self, gateway)
+    }
+
+    /// Whether any tunnel on a gateway says that it is ready.
+    pub fn is_any_ready(&self, gateway: &GatewayName) -> bool {
+        let mut tunnels = self.tunnels.on(gateway).filter_map(|key| self.tunnels.get(key));
+        tunnels.any(|tunnel| tunnel.status.conditions.is_true(READY))
+    }
+
+    /// What is known of the peer of a tunnel on a gateway.
+    pub fn reach(&self, gateway: &GatewayName, key: &ObjectKey) -> Reach {
+        self.reaches.of(gateway, key)
+    }
+
+    /// How long the peer of a tunnel takes to answer, in microseconds.
+    pub fn round_trip(&self, gateway: &GatewayName, key: &ObjectKey) -> Option<u32> {
+        self.reaches.micros(gateway, key)
     }
 
     /// Our cluster's id, once known.
@@ -171,8 +190,15 @@ impl State {
                 if before == self.own.globalnet() { Touched::new() } else { self.around_us() }
             }
             Event::Outcome(gateway, outcome) => self.apply_outcome(gateway, outcome),
+            Event::Probed(gateway, probed) => {
+                self.reaches.take(&gateway, &probed).into_iter().map(Scope::Tunnel).collect()
+            }
+            Event::Unheard(gateway, pod_uid) => {
+                self.reaches.unheard(&gateway, &pod_uid).into_iter().map(Scope::Tunnel).collect()
+            }
             Event::TermEnded => {
                 self.visits.forget_outcomes();
+                self.reaches.clear();
                 Touched::new()
             }
         }

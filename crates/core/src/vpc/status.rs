@@ -4,9 +4,10 @@ use super::compile;
 use super::gateways::Located;
 use super::objects::{Ends, Tunnel};
 use super::outcome::Trouble;
+use super::reach::Reach;
 use super::state::State;
 use super::want::{EgressRange, TunnelWant};
-use crate::condition::Conditions;
+use crate::condition::{Conditions, Truth};
 use crate::names::{GatewayName, ObjectKey};
 
 /// The status of a tunnel: the contract's fields as text, and conditions.
@@ -40,8 +41,20 @@ pub struct TunnelStatus {
     pub conditions: Conditions,
 }
 
-/// The condition that says whether a tunnel carries traffic.
+/// The condition that says whether a tunnel carries traffic: all of it is in place and the peer answers through it.
 pub const READY: &str = "Ready";
+/// Whether everything that the tunnel needs is in place on its gateway.
+pub const PROGRAMMED: &str = "Programmed";
+/// Whether the peer answers through the tunnel.
+pub const REACHABLE: &str = "Reachable";
+/// The reason of [`REACHABLE`] where what lies behind the peer answers too.
+pub const ANSWERED: &str = "Answered";
+/// Where only the peer does, because what lies behind it never has.
+pub const PEER_ANSWERED: &str = "PeerAnswered";
+/// Where only the peer does, and what lies behind it has before.
+pub const SILENT_BEHIND: &str = "SilentBehindPeer";
+/// Whether the tunnel rests on what was last known of the peer or of us; only there when it does.
+pub const LAST_KNOWN: &str = "LastKnown";
 /// Whether the VPC leads traffic to the gateway.
 pub const ROUTED: &str = "Routed";
 /// Why a deleted tunnel is still there.
@@ -118,26 +131,52 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
     let verdict = compile::verdict(state, tunnel);
     let mut status = TunnelStatus { observed_generation: Some(tunnel.generation), ..tunnel.status.clone() };
     status.conditions.remove(CLEANUP_BLOCKED);
-    if let Ok(spec) = &tunnel.spec {
+    // Of one that was up, this is the peer that all the rest is about.
+    let is_up = matches!(verdict, compile::Verdict::Up { .. });
+    if let Ok(spec) = &tunnel.spec
+        && (is_up || !status.initialized)
+    {
         status.peer = Some(match &spec.ends {
             Ends::ByGateway { peer, .. } => peer.to_string(),
             Ends::ByVpc { cluster, remote, .. } => format!("{cluster}/{remote}"),
         });
     }
     match verdict {
-        compile::Verdict::Up { want, gateway, located, arp_off, unclamped } => {
-            fill(&mut status, state, want, gateway, located);
-            set(&mut status, tunnel, READY, true, "Up", up_sentence(state, want, gateway));
+        compile::Verdict::Up { want, gateway, located, arp_off, dropped, reach, doubt, unclamped } => {
+            fill(&mut status, state, want, gateway, located, doubt.is_some());
+            let sentence = up_sentence(state, want, gateway);
+            let in_place = format!("all that the tunnel needs is in place on gateway {gateway}");
+            set(&mut status, tunnel, PROGRAMMED, true, "InPlace", in_place);
+            let ready = reachable(&mut status, tunnel, want, &reach, dropped);
+            match ready {
+                Ok(()) => set(&mut status, tunnel, READY, true, "Up", sentence),
+                Err((reason, message)) => set(&mut status, tunnel, READY, false, reason, message),
+            }
+            last_known(&mut status, tunnel, doubt);
             routed(&mut status, state, tunnel, want, located);
             underlay(&mut status, tunnel, arp_off);
             segment_size(&mut status, tunnel, unclamped);
         }
         compile::Verdict::Down(trouble) => {
             // Nobody observes these while it is down.
-            for kind in [ROUTED, UNDERLAY, SEGMENT_SIZE] {
+            for kind in [ROUTED, UNDERLAY, SEGMENT_SIZE, REACHABLE, LAST_KNOWN] {
                 status.conditions.remove(kind);
             }
-            set(&mut status, tunnel, READY, false, trouble.reason(), trouble.to_string());
+            for kind in [PROGRAMMED, READY] {
+                set(&mut status, tunnel, kind, false, trouble.reason(), trouble.to_string());
+            }
+        }
+        // A look that fails says nothing of the tunnel: what was down is, and what was up may be.
+        compile::Verdict::Unseen(trouble) => {
+            let was_down =
+                status.conditions.get(READY).is_none_or(|ready| ready.status == Truth::False);
+            let truth = if was_down { Truth::False } else { Truth::Unknown };
+            if !was_down {
+                set(&mut status, tunnel, REACHABLE, Truth::Unknown, trouble.reason(), trouble.to_string());
+            }
+            for kind in [PROGRAMMED, READY] {
+                set(&mut status, tunnel, kind, truth, trouble.reason(), trouble.to_string());
+            }
         }
         compile::Verdict::Awaited => return None,
     }
@@ -150,6 +189,7 @@ fn fill(
     want: &TunnelWant,
     gateway: &GatewayName,
     located: &Located,
+    in_doubt: bool,
 ) {
     status.initialized = true;
     status.internal_ip = Some(want.local.to_string());
@@ -157,10 +197,104 @@ fn fill(
     status.interface_addr = Some(want.address.to_string());
     status.kind = Some(want.kind.as_str().into());
     status.gateway = Some(gateway.to_string());
-    status.globalnet = state.own.globalnet().map(|range| range.to_string());
     status.remote_globalnet = Some(want.remote_range.to_string());
     status.ovn_gw_ip = Some(located.router.to_string());
-    status.egress = state.own.egress().iter().map(ToString::to_string).collect();
+    // What is last known stays what it is while it is used.
+    if !in_doubt {
+        status.globalnet = Some(want.own.to_string());
+        status.egress = state.own.egress().iter().map(ToString::to_string).collect();
+    }
+}
+
+/// Whether the peer answers; if a tunnel that has all it needs is not ready, why.
+fn reachable(
+    status: &mut TunnelStatus,
+    tunnel: &Tunnel,
+    want: &TunnelWant,
+    reach: &Reach,
+    dropped: Option<&str>,
+) -> Result<(), (&'static str, String)> {
+    let peer = status.peer.clone().unwrap_or_default();
+    let (remote, range) = (want.remote, want.remote_range);
+    let mut say = |truth: Truth, reason: &str, message: &str| {
+        set(status, tunnel, REACHABLE, truth, reason, message.into());
+    };
+    let mut silent = |reason: &'static str, message: String| {
+        say(Truth::False, reason, &message);
+        Err((reason, message))
+    };
+    match reach {
+        Reach::Answers { micros, behind } => {
+            let time = micros.map(|micros| format!(" within about {}", in_words(micros))).unwrap_or_default();
+            let (reason, what) = if *behind {
+                (ANSWERED, "and so does what lies behind it")
+            } else {
+                (PEER_ANSWERED, "what lies behind it does not answer such questions, so the way there is not proven")
+            };
+            say(Truth::True, reason, &format!("{peer} answers through the tunnel{time}; {what}"));
+        }
+        Reach::Awaited | Reach::NotAsked => say(
+            Truth::Unknown,
+            "NotAsked",
+            "the peer cannot be asked through the tunnel from this gateway: its image may lack `ping`, or an `ip` that can",
+        ),
+        Reach::Silent => {
+            let way = match want.kind {
+                super::TunnelKind::Vxlan { vni, port } => {
+                    format!("that UDP port {port} passes both ways, and that the other end has VNI {vni} on it too")
+                }
+                super::TunnelKind::Gre => "that GRE (IP protocol 47) passes both ways".into(),
+            };
+            return silent(
+                "PeerSilent",
+                format!(
+                    "all is in place here, and {peer} at {remote} does not answer through the tunnel: see that the other end is \
+                     up, {way}"
+                ),
+            );
+        }
+        Reach::SilentBehind => {
+            return silent(
+                SILENT_BEHIND,
+                format!(
+                    "{peer} answers, and what lies behind it no longer does: see that its gateway passes packets on (FORWARD), and \
+                     that its VPC leads {} back to it",
+                    want.own
+                ),
+            );
+        }
+        Reach::Astray(by) if by.is_empty() => {
+            return silent("RoutedElsewhere", format!("the gateway sends packets to {range} nowhere: `ip rule` there shows why"));
+        }
+        Reach::Astray(by) => {
+            return silent(
+                "RoutedElsewhere",
+                format!("the gateway sends packets to {range} by {by} and not into the tunnel: `ip rule` there shows why"),
+            );
+        }
+    }
+    match dropped {
+        None => Ok(()),
+        Some(by) => Err((
+            "ForwardDropped",
+            format!("the peer answers, but this gateway passes no packet on: {by} drops them all"),
+        )),
+    }
+}
+
+/// A time, roughly, for people.
+fn in_words(micros: u32) -> String {
+    match micros {
+        0..1000 => "a millisecond".into(),
+        _ => format!("{} ms", micros.div_ceil(1000)),
+    }
+}
+
+/// Whether the tunnel rests on what was last known.
+fn last_known(status: &mut TunnelStatus, tunnel: &Tunnel, doubt: Option<&Trouble>) {
+    let Some(doubt) = doubt else { return status.conditions.remove(LAST_KNOWN) };
+    let message = format!("the tunnel goes on with what was last known: {doubt}");
+    set(status, tunnel, LAST_KNOWN, true, doubt.reason(), message);
 }
 
 fn up_sentence(state: &State, want: &TunnelWant, gateway: &GatewayName) -> String {
@@ -221,7 +355,7 @@ fn set(
     status: &mut TunnelStatus,
     tunnel: &Tunnel,
     kind: &'static str,
-    truth: bool,
+    truth: impl Into<Truth>,
     reason: &str,
     message: String,
 ) {

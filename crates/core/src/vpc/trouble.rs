@@ -186,6 +186,24 @@ impl Trouble {
         matches!(self, Self::Conflict { claim: Claim::Range(_) | Claim::GreEnd(_), .. })
     }
 
+    /// Whether it says that something is not known, or not to be believed, while a tunnel that was up with what was known
+    /// before may go on with that.
+    pub(super) fn is_doubt(&self) -> bool {
+        matches!(
+            self,
+            Self::ClusterIncomplete(_)
+                | Self::ClusterIdTaken { .. }
+                | Self::PeerUnknown(_)
+                | Self::PeerInvalid { .. }
+                | Self::RangeOverlap { .. }
+        )
+    }
+
+    /// Whether it says that a gateway could not be looked at, which says nothing of its tunnels.
+    pub fn is_blindness(&self) -> bool {
+        matches!(self, Self::ExecRefused(_) | Self::ExecTimedOut(_) | Self::CommandFailed(_))
+    }
+
     /// Whether what the tunnel already has should stay: a fact is missing, nothing speaks against it.
     pub(super) fn freezes(&self) -> bool {
         match self {

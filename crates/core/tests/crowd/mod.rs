@@ -132,7 +132,7 @@ pub(crate) fn outcome(state: &State) -> Outcome {
     let mut visit = Visit { tunnels, ..Visit::default() };
     visit.holding.owners = visit.tunnels.keys().cloned().collect();
     visit.holding.anything = !visit.tunnels.is_empty();
-    Outcome { pod_uid: pod.uid, revision: state.revision(), result: Ok(visit) }
+    Outcome { pod_uid: pod.uid, revision: state.revision(), asked: 0, result: Ok(visit) }
 }
 
 /// The tunnels and the gateways among some scopes.

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod pods;
+mod reach;
 mod records;
 mod tunnels;
 mod world;

@@ -46,7 +46,7 @@ fn to_sweep(world: &World) -> Vec<String> {
 
 /// What a sweep of a pod finds afterwards.
 fn swept(world: &mut World, uid: &str, visit: Visit) {
-    let outcome = Outcome { pod_uid: uid.into(), revision: world.state.revision(), result: Ok(visit) };
+    let outcome = Outcome { pod_uid: uid.into(), revision: world.state.revision(), asked: 0, result: Ok(visit) };
     world.state.apply(Event::Outcome(gw1(), outcome));
 }
 
@@ -109,7 +109,7 @@ fn what_was_found_in_an_earlier_term_is_no_reason_to_say_anything() {
     world.visit("gw1");
     let pod_uid = task(&world).pod.uid;
     let result = Err(Trouble::ExecTimedOut(10));
-    let outcome = Outcome { pod_uid, revision: world.state.revision(), result };
+    let outcome = Outcome { pod_uid, revision: world.state.revision(), asked: 0, result };
     world.state.apply(Event::Outcome(gw1(), outcome));
     assert_eq!(world.reason("ns1/demo"), "ExecTimedOut");
     swept(&mut world, "abc", Visit::default());
@@ -181,7 +181,7 @@ fn what_is_not_known_yet_is_not_swept() {
 fn what_was_found_in_a_pod_goes_with_it() {
     let mut world = two_replicas();
     world.tunnel("ns1/demo", |_| {});
-    let late = Outcome { pod_uid: "old".into(), revision: 0, result: Err(Trouble::ExecTimedOut(1)) };
+    let late = Outcome { pod_uid: "old".into(), revision: 0, asked: 0, result: Err(Trouble::ExecTimedOut(1)) };
     world.visit("gw1");
     assert!(world.state.outcome(&gw1()).is_some());
     world.state.apply(Event::Pods(Change::Reset(Default::default())));

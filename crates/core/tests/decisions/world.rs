@@ -12,7 +12,7 @@ use causeway_core::vpc::objects::{
 use causeway_core::vpc::outcome::judge;
 use causeway_core::vpc::status::{self, Finalizer, READY, TunnelStatus};
 use causeway_core::vpc::{
-    Change, Event, Given, Have, LINK_GROUP, Link, Outcome, Scope, State, Trouble, TunnelKind, Want, model,
+    Answer, Change, Event, Given, Have, LINK_GROUP, Link, Near, Outcome, Probed, Scope, State, Trouble, TunnelKind, Want, model,
     plan,
 };
 use causeway_core::{GatewayName, ObjectKey};
@@ -222,27 +222,101 @@ impl World {
         self.state.apply(Event::Records(Change::Put(record.key.clone(), record)));
     }
 
-    /// Visits a gateway: everything works there.
+    /// Visits a gateway: everything works there, and all peers answer.
     pub(crate) fn visit(&mut self, name: &str) {
         let Some(task) = compile::gateway(&self.state, &name.parse().expect("name")) else { return };
         self.finish(name, self.state.revision(), &task);
     }
 
+    /// Visits a gateway: everything works there, and nobody was asked.
+    pub(crate) fn build(&mut self, name: &str) {
+        self.build_under(0, name);
+    }
+
+    /// The same as the change of a number.
+    pub(crate) fn build_under(&mut self, asked: u64, name: &str) {
+        let task = compile::gateway(&self.state, &name.parse().expect("name")).expect("a task");
+        self.carry_out(name, self.state.revision(), asked, &task);
+    }
+
+    /// Changes what a gateway holds that is not ours.
+    pub(crate) fn gateway_has(&mut self, name: &str, change: impl FnOnce(&mut Have)) {
+        change(self.gateways.get_mut(name).expect("a gateway"));
+    }
+
+    /// The gateway's pod is another one, which holds nothing.
+    pub(crate) fn new_pod(&mut self, name: &str) {
+        let have = self.gateways.get_mut(name).expect("a gateway");
+        have.links.retain(|_, link| link.group == 0);
+        have.routes.clear();
+        have.nat.postrouting.values_mut().for_each(Vec::clear);
+        let outside = if name == "gw1" { (254, 11) } else { (253, 12) };
+        let mut pod = pod(name, &format!("vpc-nat-gw-{name}-0"), outside.0, outside.1);
+        pod.pod.uid = "u2".into();
+        self.state.apply(Event::Pods(Change::Put(pod.pod.key.clone(), pod)));
+    }
+
+    /// Changes a tunnel's object.
+    pub(crate) fn change(&mut self, name: &str, change: impl FnOnce(&mut Tunnel)) {
+        let mut tunnel = self.state.tunnel(&key(name)).expect("a tunnel").clone();
+        change(&mut tunnel);
+        self.state.apply(Event::Tunnels(Change::Put(key(name), tunnel)));
+    }
+
+    /// Writes a tunnel's status, if there is anything to say.
+    pub(crate) fn write(&mut self, name: &str) {
+        if let Some(status) = self.status(name) {
+            self.change(name, |tunnel| tunnel.status = status);
+        }
+    }
+
+    /// A record is gone.
+    pub(crate) fn forget_record(&mut self, name: &str) {
+        self.records.remove(&key(name));
+        self.state.apply(Event::Records(Change::Gone(key(name))));
+    }
+
     /// The rest of a visit that was compiled at a revision.
     pub(crate) fn finish(&mut self, name: &str, revision: u64, task: &GatewayTask) {
+        self.carry_out(name, revision, 0, task);
+        self.probe(name, Near::Answered(Some(800)), None);
+    }
+
+    fn carry_out(&mut self, name: &str, revision: u64, asked: u64, task: &GatewayTask) {
         let have = self.gateways.get_mut(name).expect("a gateway");
         let planned = plan(&task.want, have);
         for step in &planned.steps {
             model::apply(have, &step.action).expect("a gateway that works");
         }
         let result = Ok(judge(&task.want, &planned, &BTreeMap::new(), have));
-        let outcome = Outcome { pod_uid: task.pod.uid.clone(), revision, result };
+        let outcome = Outcome { pod_uid: task.pod.uid.clone(), revision, asked, result };
         self.state.apply(Event::Outcome(name.parse().expect("name"), outcome));
+    }
+
+    /// The peers of all links of a gateway are asked once.
+    pub(crate) fn probe(&mut self, name: &str, near: Near, far: Option<bool>) -> BTreeSet<Scope> {
+        self.probe_under(0, name, near, far)
+    }
+
+    /// The same when so many changes had been announced.
+    pub(crate) fn probe_under(
+        &mut self,
+        asked: u64,
+        name: &str,
+        near: Near,
+        far: Option<bool>,
+    ) -> BTreeSet<Scope> {
+        let gateway: GatewayName = name.parse().expect("name");
+        let Some(task) = compile::gateway(&self.state, &gateway) else { return BTreeSet::new() };
+        let links = self.gateways[name].links.keys();
+        let answer = |link: &String| Answer { link: link.clone(), near, far, astray: None };
+        let (pod_uid, answers) = (task.pod.uid, links.map(answer).collect());
+        self.state.apply(Event::Probed(gateway, Probed { pod_uid, asked, answers }))
     }
 
     /// A visit that failed as a whole.
     pub(crate) fn fail(&mut self, name: &str, trouble: Trouble) {
-        let outcome = Outcome { pod_uid: "u1".into(), revision: self.state.revision(), result: Err(trouble) };
+        let outcome = Outcome { pod_uid: "u1".into(), revision: self.state.revision(), asked: 0, result: Err(trouble) };
         self.state.apply(Event::Outcome(name.parse().expect("name"), outcome));
     }
 

@@ -25,7 +25,7 @@ use causeway_core::vpc::{Have, Plan};
 
 pub use self::commands::Commands;
 pub use self::memory::Memory;
-pub use self::monitor::{Heard, Monitor};
+pub use self::monitor::{Heard, Monitor, Traffic};
 use crate::Trouble;
 
 /// A gateway's network namespace, wherever it is.

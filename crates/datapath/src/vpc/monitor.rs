@@ -3,11 +3,15 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use causeway_core::vpc::{Answer, Near};
+
 use super::Digest;
 use super::commands::{START, lean};
 
 /// How a heartbeat begins.
 const ALIVE: &str = "causeway-alive";
+/// How a line of answers begins.
+const PROBE: &str = "causeway-probe";
 
 static SCRIPT: LazyLock<String> = LazyLock::new(|| {
     lean(&[
@@ -15,6 +19,7 @@ static SCRIPT: LazyLock<String> = LazyLock::new(|| {
         "finish() { exit \"$1\"; }",
         include_str!("find.sh"),
         include_str!("observe.sh"),
+        include_str!("probe.sh"),
         include_str!("monitor.sh"),
     ])
 });
@@ -31,10 +36,16 @@ impl Monitor {
         ["bash", "-c", &START, "causeway-monitor"]
     }
 
-    /// What it is to read first. It lists what the gateway holds after every interval.
-    pub fn input(interval: Duration) -> Vec<u8> {
-        let seconds = format!("{:.3}", interval.as_secs_f64());
-        format!("{} {}\n{}{seconds}", SCRIPT.len(), seconds.len(), *SCRIPT).into_bytes()
+    /// What it is to read first. It lists what the gateway holds after every interval. Under a change's number it reports
+    /// what the tunnels' peers answer, who are asked after every so many seconds.
+    pub fn input(interval: Duration, change: u64, pace: Duration) -> Vec<u8> {
+        let given = format!("{:.3} {change} {}", interval.as_secs_f64(), pace.as_secs().max(1));
+        format!("{} {}\n{}{given}", SCRIPT.len(), given.len(), *SCRIPT).into_bytes()
+    }
+
+    /// What announces a change: answers come under its number from then on, and soon.
+    pub fn announce(change: u64) -> String {
+        format!("p{change}\n")
     }
 
     /// What makes it list at once; the number comes back with the digest.
@@ -55,13 +66,59 @@ pub enum Heard {
         /// The number of the question that this answers.
         asked: Option<u64>,
     },
+    /// What the peers of some tunnels answered.
+    Probed {
+        /// The newest change that had been announced when they were asked.
+        change: u64,
+        /// By link.
+        answers: Vec<(Answer, Traffic)>,
+    },
     /// Something has changed.
     Change,
+}
+
+/// The bytes that a link has carried.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Those that came out of the tunnel.
+    pub received: u64,
+    /// Those that went into it.
+    pub sent: u64,
+}
+
+/// `demo:812:+:1048576:2048:`, as `probe.sh` has it.
+fn answer(word: &str) -> Option<(Answer, Traffic)> {
+    let parts: Vec<&str> = word.split(':').collect();
+    let [link, near, far, received, sent, astray] = parts.as_slice() else { return None };
+    let near = match *near {
+        "-" => Near::Silent,
+        "?" => Near::NotAsked,
+        "+" => Near::Answered(None),
+        micros => Near::Answered(Some(u32::try_from(micros.parse::<u64>().ok()?).unwrap_or(u32::MAX))),
+    };
+    let far = match *far {
+        "+" => Some(true),
+        "-" => Some(false),
+        "?" => None,
+        _ => return None,
+    };
+    let astray = match *astray {
+        "" => None,
+        "!" => Some(String::new()),
+        link => Some(link.into()),
+    };
+    let traffic = Traffic { received: received.parse().ok()?, sent: sent.parse().ok()? };
+    Some((Answer { link: (*link).into(), near, far, astray }, traffic))
 }
 
 impl Heard {
     /// What a line says.
     pub fn of(line: &str) -> Self {
+        if let Some(rest) = line.strip_prefix(PROBE) {
+            let mut words = rest.split(' ').skip(1);
+            let change = words.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+            return Self::Probed { change, answers: words.filter_map(answer).collect() };
+        }
         let Some(rest) = line.strip_prefix(ALIVE) else { return Self::Change };
         let mut words = rest.split(' ').skip(1);
         match words.next() {

@@ -1,8 +1,9 @@
 # Prints what `ip monitor` prints, and heartbeats; ends with its input or with the monitor.
 #
-# The first heartbeat says that it listens. Each later one has the digest of a listing. It lists every `$input` seconds,
+# The first heartbeat says that it listens. Each later one has the digest of a listing. It lists every so many seconds,
 # because iptables has no monitor, and prints a digest that is another one, or every fourth; and it lists whenever a line
-# is read, which it repeats. Of IPv6 it hears nothing: it has much to say after every new link, and no tunnel uses it.
+# is read, which it repeats; one that begins with a `p` is for whoever asks the tunnels' peers. Of IPv6 it hears nothing: it has much to say after every new link, and no tunnel uses it.
+read -r interval change pace <<<"$input"
 ip -4 monitor link address route netconf </dev/null &
 monitor=$!
 trap 'kill "$monitor" "$heart" 2>/dev/null; wait' EXIT
@@ -28,7 +29,7 @@ pause() {
 }
 beat() {
   # Not left to the script, which may have been killed; and by a signal of its own, to tell it apart.
-  trap 'kill -USR1 "$monitor" 2>/dev/null' EXIT
+  trap 'kill "$prober" 2>/dev/null; kill -USR1 "$monitor" 2>/dev/null' EXIT
   tries=0
   until listening; do
     tries=$((tries + 1))
@@ -36,9 +37,15 @@ beat() {
     pause 0.02
   done
   echo causeway-alive
+  exec 7> >(probe $change "$pace")
+  prober=$!
   said=
   silent=0
-  while pause "$input" && kill -0 "$monitor" 2>/dev/null; do
+  while pause "$interval" && kill -0 "$monitor" 2>/dev/null; do
+    if [[ $line == p* ]]; then
+      echo "${line#p}" >&7
+      continue
+    fi
     asked=$line
     listing
     sum=$(printf '%s' "$listed" | sha1sum 2>/dev/null)

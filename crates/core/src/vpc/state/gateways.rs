@@ -100,6 +100,14 @@ impl State {
         let serves = self.gateways.pod(&gateway).is_ok_and(|pod| pod.uid == uid);
         let old = self.visits.take(&gateway, outcome, serves);
         let new = self.visits.of_pod(&gateway, &uid);
+        if serves && let Some(Outcome { asked, result: Ok(visit), .. }) = new {
+            let up = visit.tunnels.iter().filter(|(_, (_, trouble))| trouble.is_none());
+            let built = up.filter_map(|(key, (want, _))| {
+                let tunnel = self.tunnels.get(key)?;
+                Some((tunnel.spec.as_ref().ok()?.link.as_str(), want, tunnel.answered_behind(want)))
+            });
+            self.reaches.built(&gateway, &uid, *asked, built);
+        }
         let differs = |key: &&ObjectKey| {
             old.as_ref().map(|outcome| outcome.of(key)) != new.map(|outcome| outcome.of(key))
         };

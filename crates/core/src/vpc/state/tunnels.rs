@@ -33,6 +33,9 @@ impl State {
                 && old.built_with() != new.built_with()
             {
                 touched.extend(gateway_of(new).cloned().map(Scope::Gateway));
+                if let Some(gateway) = gateway_of(new) {
+                    concerned.entry(gateway.clone()).or_default().insert(difference.key.clone());
+                }
             }
             touched.insert(Scope::Tunnel(difference.key));
         }
@@ -54,7 +57,7 @@ impl State {
     ) -> BTreeSet<ObjectKey> {
         let located = self.gateways.locate(gateway);
         let local = located.as_ref().map(|located| located.external);
-        let grounds = Grounds { local, own: &self.own, records: &self.records };
+        let grounds = Grounds { local, gateway, own: &self.own, records: &self.records };
         let mut candidate = |key: &ObjectKey| {
             let tunnel = self.tunnels.get(key).filter(|tunnel| !tunnel.deleting)?;
             let spec = tunnel.spec.as_ref().ok()?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use causeway_core::names::{Ipv4Cidr, ObjectKey};
 use causeway_core::vpc::action::{SHARED, SourceNat, clamp_spec, shared_clamp_spec};
+use causeway_core::vpc::have::Chain;
 use causeway_core::vpc::{MARK, Nat, NatRule, Variant};
 
 use super::unreadable;
@@ -16,6 +17,7 @@ use crate::words::words;
 struct Listing {
     postrouting: Vec<NatRule>,
     forward: Vec<NatRule>,
+    filter: Chain,
     /// Whether the gateway's own chain is in it.
     is_the_gateways: bool,
 }
@@ -42,9 +44,12 @@ pub(super) fn nat(sections: &Sections) -> Result<Nat, Trouble> {
     let active = listings.contains_key(&chosen).then_some(chosen).or(listings.keys().next().copied());
     let active = active.ok_or_else(|| unreadable("rules", "there is no listing"))?;
     let mut nat = Nat { active, ..Nat::default() };
-    for (variant, Listing { postrouting, forward, .. }) in listings {
+    for (variant, Listing { postrouting, forward, filter, .. }) in listings {
         nat.postrouting.insert(variant, postrouting);
         nat.forward.insert(variant, forward);
+        if filter != Chain::default() {
+            nat.filter.insert(variant, filter);
+        }
     }
     Ok(nat)
 }
@@ -80,6 +85,9 @@ fn listing(text: &str) -> Result<Listing, Trouble> {
             listing.postrouting.extend(line.strip_prefix("-A POSTROUTING ").map(rule));
         } else if table == "mangle" {
             listing.forward.extend(line.strip_prefix("-A FORWARD ").map(rule));
+        } else if table == "filter" {
+            listing.filter.drops |= line.starts_with(":FORWARD DROP");
+            listing.filter.rules.extend(line.strip_prefix("-A FORWARD ").map(|rule| rule.trim_end().into()));
         }
     }
     Ok(listing)

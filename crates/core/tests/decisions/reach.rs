@@ -1,0 +1,208 @@
+//! Ready means packets: what is said of a tunnel that has all it needs, by what its peer answers, and while something
+//! cannot be known.
+
+use crate::world::{World, key};
+use causeway_core::condition::{Condition, Truth};
+use causeway_core::vpc::have::Chain;
+use causeway_core::vpc::objects::Ends;
+use causeway_core::vpc::status::{LAST_KNOWN, PROGRAMMED, REACHABLE, READY};
+use causeway_core::vpc::{Change, Event, Near, Scope, Trouble};
+
+const YES: Near = Near::Answered(Some(800));
+
+/// A world with a tunnel that was built and not asked yet.
+fn built() -> World {
+    let mut world = World::new();
+    world.tunnel("ns1/demo", |_| {});
+    world.build("gw1");
+    world
+}
+
+/// The same, up, and its status written.
+fn up() -> World {
+    let mut world = built();
+    world.probe("gw1", YES, Some(true));
+    world.write("ns1/demo");
+    world
+}
+
+fn condition(world: &World, kind: &str) -> (Truth, String) {
+    let status = world.status("ns1/demo").expect("a status");
+    let Condition { status, reason, .. } = status.conditions.get(kind).expect("a condition").clone();
+    (status, reason)
+}
+
+fn says(world: &World, kind: &str, truth: Truth, reason: &str) {
+    assert_eq!(condition(world, kind), (truth, reason.into()));
+}
+
+#[test]
+fn a_tunnel_is_ready_only_when_its_peer_has_answered() {
+    let mut world = built();
+    assert_eq!(world.status("ns1/demo"), None, "nothing is known yet");
+    for _ in 0..2 {
+        assert!(world.probe("gw1", Near::Silent, None).is_empty());
+        assert_eq!(world.status("ns1/demo"), None, "the other end may come up in a moment");
+    }
+    assert_eq!(world.probe("gw1", Near::Silent, None), [Scope::Tunnel(key("ns1/demo"))].into());
+    says(&world, READY, Truth::False, "PeerSilent");
+    says(&world, PROGRAMMED, Truth::True, "InPlace");
+    world.probe("gw1", YES, Some(true));
+    world.probe("gw1", YES, Some(true));
+    says(&world, READY, Truth::True, "Up");
+    says(&world, REACHABLE, Truth::True, "Answered");
+}
+
+#[test]
+fn a_peer_that_cannot_be_asked_is_taken_at_its_word_and_that_is_said() {
+    let mut world = built();
+    (0..3).for_each(|_| drop(world.probe("gw1", Near::NotAsked, None)));
+    says(&world, READY, Truth::True, "Up");
+    says(&world, REACHABLE, Truth::Unknown, "NotAsked");
+    let mut world = up();
+    world.state.apply(Event::Unheard("gw1".parse().expect("name"), "u1".into()));
+    says(&world, REACHABLE, Truth::Unknown, "NotAsked");
+}
+
+#[test]
+fn what_lies_behind_the_peer_is_missed_also_by_a_controller_that_came_later() {
+    let mut world = up();
+    world.state.apply(Event::TermEnded);
+    world.build("gw1");
+    world.probe("gw1", YES, Some(false));
+    says(&world, READY, Truth::True, "Up");
+    (0..2).for_each(|_| drop(world.probe("gw1", YES, Some(false))));
+    says(&world, READY, Truth::False, "SilentBehindPeer");
+}
+
+#[test]
+fn answers_to_questions_from_before_a_change_do_not_count() {
+    let mut world = up();
+    world.change("ns1/demo", |tunnel| {
+        tunnel.spec.as_mut().expect("valid").kind = causeway_core::vpc::TunnelKind::Vxlan { vni: 7, port: 4789 };
+    });
+    world.build_under(1, "gw1");
+    assert!(world.probe_under(0, "gw1", YES, None).is_empty(), "the link of before answered");
+    assert_eq!(world.status("ns1/demo"), None, "the new one was not heard of");
+    (0..3).for_each(|_| drop(world.probe_under(1, "gw1", Near::Silent, None)));
+    says(&world, READY, Truth::False, "PeerSilent");
+}
+
+#[test]
+fn a_gateway_that_passes_nothing_on_has_no_tunnel_that_is_ready() {
+    let accepts = "-i eth0 -j ACCEPT";
+    for (drops, rules, dropped) in [
+        (true, vec![], true),
+        (false, vec![], false),
+        (true, vec![accepts], false),
+        (true, vec!["-s 10.9.0.0/16 -j DROP"], true),
+        (false, vec!["-j REJECT --reject-with icmp-port-unreachable"], true),
+        (false, vec![accepts, "-j DROP"], false),
+        (true, vec!["-j ACCEPT"], false),
+        (true, vec!["-j SOMEBODYS-CHAIN"], false),
+    ] {
+        let mut world = World::new();
+        world.tunnel("ns1/demo", |_| {});
+        let rules: Vec<String> = rules.into_iter().map(Into::into).collect();
+        world.gateway_has("gw1", |have| {
+            have.nat.filter.insert(have.nat.active, Chain { drops, rules: rules.clone() });
+        });
+        world.visit("gw1");
+        let ready = if dropped { (Truth::False, "ForwardDropped") } else { (Truth::True, "Up") };
+        assert_eq!(condition(&world, READY), (ready.0, ready.1.into()), "{drops} {rules:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_known_is_what_was_last_known_and_that_is_said() {
+    let doubts: [(&str, &dyn Fn(&mut World)); 4] = [
+        ("PeerUnknown", &|world| world.forget_record("kube-system/gw1-cluster2")),
+        ("PeerInvalid", &|world| {
+            world.change_record("kube-system/gw1-cluster2", |record| record.external_ip = "nowhere".into());
+        }),
+        ("RangeOverlap", &|world| {
+            world.change_record("kube-system/gw1-cluster2", |record| record.globalnet = "242.0.0.0/8".into());
+        }),
+        ("ClusterIdTaken", &|world| world.members(&[("cluster1", "ours"), ("cluster1", "a-thief")])),
+    ];
+    for (reason, doubt) in doubts {
+        let mut world = up();
+        let before = world.want("gw1").tunnels;
+        doubt(&mut world);
+        assert_eq!(world.want("gw1").tunnels, before, "{reason}");
+        assert!(world.want("gw1").inbound.is_some(), "{reason}");
+        world.visit("gw1");
+        says(&world, READY, Truth::True, "Up");
+        says(&world, LAST_KNOWN, Truth::True, reason);
+        // Also on a gateway that has lost everything.
+        world.new_pod("gw1");
+        assert_eq!(world.want("gw1").tunnels, before, "{reason}");
+        world.visit("gw1");
+        world.write("ns1/demo");
+        says(&world, READY, Truth::True, "Up");
+        assert_eq!(world.want("gw1").tunnels, before, "what is last known stays what it is: {reason}");
+    }
+    let mut world = up();
+    world.forget_record("kube-system/gw1-cluster2");
+    world.record("cluster2/gw1", "172.50.16.21", "242.1.0.0/16");
+    world.visit("gw1");
+    assert!(world.status("ns1/demo").expect("a status").conditions.get(LAST_KNOWN).is_none());
+}
+
+#[test]
+fn what_was_known_of_one_peer_is_not_what_is_known_of_another() {
+    let mut world = up();
+    world.change("ns1/demo", |tunnel| {
+        if let Ends::ByGateway { peer, .. } = &mut tunnel.spec.as_mut().expect("valid").ends {
+            peer.gateway = "gw9".parse().expect("name");
+        }
+    });
+    assert_eq!(world.reason("ns1/demo"), "PeerUnknown");
+    world.write("ns1/demo");
+    assert_eq!(world.reason("ns1/demo"), "PeerUnknown", "nothing was ever known of it");
+    assert!(world.want("gw1").tunnels.is_empty());
+}
+
+#[test]
+fn a_look_that_fails_says_nothing_of_what_worked() {
+    for trouble in [
+        Trouble::ExecRefused("not now".into()),
+        Trouble::ExecTimedOut(10),
+        Trouble::CommandFailed("it cannot be read".into()),
+    ] {
+        let mut world = up();
+        let reason = trouble.reason();
+        world.fail("gw1", trouble.clone());
+        says(&world, READY, Truth::Unknown, reason);
+        says(&world, REACHABLE, Truth::Unknown, reason);
+        world.write("ns1/demo");
+        world.fail("gw1", trouble.clone());
+        says(&world, READY, Truth::Unknown, reason);
+        world.build("gw1");
+        says(&world, READY, Truth::True, "Up");
+
+        let mut never_up = World::new();
+        never_up.tunnel("ns1/demo", |_| {});
+        never_up.fail("gw1", trouble);
+        says(&never_up, READY, Truth::False, reason);
+    }
+    let mut without_tools = up();
+    without_tools.fail("gw1", Trouble::ToolMissing("ip".into()));
+    says(&without_tools, READY, Truth::False, "ToolMissing");
+}
+
+#[test]
+fn histories_of_failing_looks_never_make_a_tunnel_unready_while_packets_cross() {
+    let mut world = up();
+    for round in 0..50 {
+        match round % 7 {
+            0 | 3 => world.fail("gw1", Trouble::ExecTimedOut(10)),
+            5 => drop(world.state.apply(Event::Nodes(Change::Gone("n9".into())))),
+            _ => world.build("gw1"),
+        }
+        world.probe("gw1", YES, Some(true));
+        let (truth, _) = condition(&world, READY);
+        assert_ne!(truth, Truth::False, "in round {round}");
+        world.write("ns1/demo");
+    }
+}

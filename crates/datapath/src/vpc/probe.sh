@@ -1,0 +1,192 @@
+# Asks the peer of each tunnel whether it answers, again and again, and prints what came back; one line for some tunnels,
+# short enough to be written at once:
+#
+#   causeway-probe 7 demo:812:+:1048576:2048: …
+#
+# After the number of the newest change that it has heard of, for each link: the near answer in microseconds (`-` none,
+# `?` not asked, `+` not timed), the far one (`+`, `-`, `?`), bytes in and out, and by which other link packets to the
+# peer's range leave (`!` by none).
+#
+# The near question is ARP for an address in the peer's range that nobody has: the peer answers for it as for any other
+# there. The kernel asks, a process only puts the questions and reads the answers, for many at once. No more than a few are
+# in the kernel's table at a time, because that is one for the whole machine. Where ARP is of no use it is an echo that may
+# go one hop, which the peer's gateway reports as too short. The far question is the same with two hops, for the router behind
+# that gateway; a process each, so they go round.
+some=40
+far_share=12
+# A pipe that nobody writes to: to read it is to sleep without a process.
+exec 8<> <(:)
+declare -A to gre streak was rx tx
+tunnels() {
+  local first word link rest
+  order=()
+  gre=()
+  # A line of a link begins with its number.
+  while read -r first word link rest; do
+    case $first in
+      [0-9]*:) gre[${word%%[:@]*}]=1 ;;
+      [0-9]*)
+        [[ $word == dev ]] || continue
+        order+=("$link")
+        to[$link]=${first%/*}
+        ;;
+    esac
+  done <<<"$(printf '%s\n' 'link show type gre' 'route show proto 157' | ip -4 -N -o -force -batch - 2>/dev/null)"
+}
+traffic() {
+  local name in out _
+  while read -r name in _ _ _ _ _ _ _ out _; do
+    [[ ${to[${name%:}]-} ]] || continue
+    rx[${name%:}]=$in tx[${name%:}]=$out
+  done </proc/net/dev
+}
+# Microseconds since a moment, or nothing where the shell cannot count them.
+since() {
+  local now=${EPOCHREALTIME/[.,]/}
+  elapsed=+
+  [[ ! $now || ! $1 ]] || elapsed=$((now - $1))
+}
+# An echo through a link that may go so many hops: prints the link and how long the answer took, if any came.
+hop() {
+  local said start=${EPOCHREALTIME/[.,]/}
+  said=$(ping -n -c 1 -W 1 -t "$2" -I "$1" "${to[$1]}" 2>/dev/null)
+  if [[ $said == *'ime to live exceeded'* || $said == *'ytes from '* ]]; then
+    since "$start"
+    echo "$1 $elapsed"
+  fi
+}
+hops() {
+  local count=$1 link
+  for link in "${@:2}"; do hop "$link" "$count" & done
+  wait
+}
+# By ARP: near answers into `near`; on the way, where packets go, into `astray`.
+resolve() {
+  local start link ask= poll= first rest nap
+  local -A at
+  for link; do
+    at[${to[$link]}]=$link
+    ask+="neigh replace ${to[$link]} dev $link nud failed"$'\n'"neigh replace ${to[$link]} dev $link use"$'\n'
+    near[$link]='?'
+  done
+  start=${EPOCHREALTIME/[.,]/}
+  printf '%s' "$ask" | ip -4 -force -batch - >/dev/null 2>&1
+  # A second in all: an answer may be late, and the kernel takes it when it has long given up.
+  for nap in .002 .003 .005 .008 .013 .021 .034 .055 .089 .144 .233 .377; do
+    read -r -t "$nap" -u 8
+    poll=
+    for link in "${at[@]}"; do poll+="neigh show to ${to[$link]} dev $link"$'\n'; done
+    while read -r first rest; do
+      link=${at[${first:-.}]-}
+      [[ $link ]] || continue
+      near[$link]=-
+      [[ $rest == *REACHABLE* ]] || continue
+      since "$start"
+      near[$link]=$elapsed
+      unset "at[$first]"
+    done <<<"$(printf '%s' "$poll" | ip -4 -force -batch - 2>/dev/null)"
+    [[ ${#at[@]} -gt 0 ]] || break
+  done
+}
+# Where packets to each range go.
+follow() {
+  local link asks= first word dev rest
+  local -A at
+  for link; do
+    astray[$link]='!'
+    at[${to[$link]}]=$link
+    asks+="route get ${to[$link]}"$'\n'
+  done
+  while read -r first word dev rest; do
+    link=${at[${first:-.}]-}
+    [[ $link ]] || continue
+    if [[ $word == via ]]; then dev=${rest#dev }; dev=${dev%% *}; fi
+    astray[$link]=$dev
+    [[ $dev != "$link" ]] || astray[$link]=
+  done <<<"$(printf '%s' "$asks" | ip -4 -o -force -batch - 2>/dev/null)"
+}
+# Asks some tunnels, the first so many of them both questions.
+ask() {
+  local quota=$1 link elapsed time line= result
+  local -a by_arp=() by_echo=() far_ones=()
+  local -A near far astray
+  shift
+  for link; do
+    far[$link]='?'
+    if [[ ! ${gre[$link]-} && $has_use ]]; then by_arp+=("$link"); else by_echo+=("$link"); fi
+  done
+  follow "$@"
+  [[ ${#by_arp[@]} -eq 0 ]] || resolve "${by_arp[@]}"
+  for link in "${by_echo[@]}"; do
+    near[$link]='?'
+    [[ ! $has_ping ]] || near[$link]=-
+  done
+  if [[ $has_ping && ${#by_echo[@]} -gt 0 ]]; then
+    while read -r link time; do [[ ! $link ]] || near[$link]=$time; done <<<"$(hops 1 "${by_echo[@]}")"
+  fi
+  for link; do
+    [[ $has_ping && ${#far_ones[@]} -lt $quota && ${near[$link]} != [-?] ]] || continue
+    far_ones+=("$link")
+    far[$link]=-
+  done
+  if [[ ${#far_ones[@]} -gt 0 ]]; then
+    while read -r link time; do [[ ! $link ]] || far[$link]=+; done <<<"$(hops 2 "${far_ones[@]}")"
+  fi
+  # The one that is gone already ends the batch; what it leaves is asked anew all the same.
+  for link in "${by_arp[@]}"; do echo "neigh del ${to[$link]} dev $link"; done | ip -4 -force -batch - >/dev/null 2>&1
+  for link; do
+    result=${near[$link]/[0-9+]*/+}${far[$link]}${astray[$link]}
+    if [[ ${was[$link]-} == "$result" ]]; then streak[$link]=$((streak[$link] + 1)); else streak[$link]=1; fi
+    was[$link]=$result
+    line+=" $link:${near[$link]}:${far[$link]}:${rx[$link]-0}:${tx[$link]-0}:${astray[$link]}"
+  done
+  printf 'causeway-probe %s%s\n' "$number" "$line"
+}
+# Both numbers come with the input: that of the newest change, and the seconds between two questions. What is new, or has
+# just changed its mind, is asked every second; many tunnels take longer than few.
+probe() {
+  local number=$1 pace=$2 last=-1000 next=0 period now i link quota heard
+  local -a order due
+  local has_ping= has_use=
+  has ping && has_ping=1
+  [[ $(ip neigh help 2>&1) == *'[ use ]'* ]] && has_use=1
+  while :; do
+    now=$SECONDS
+    tunnels
+    period=$((pace + ${#order[@]} / 100))
+    quota=$((${#order[@]} / far_share))
+    [[ $quota -ge 8 ]] || quota=8
+    due=()
+    if [[ $((now - last)) -ge $period ]]; then
+      last=$now
+      # Another one is the first in every round.
+      [[ $next -lt ${#order[@]} ]] || next=0
+      due=("${order[@]:next}" "${order[@]:0:next}")
+      next=$((next + quota))
+      [[ ${#order[@]} -gt $quota ]] || next=0
+    else
+      for link in "${order[@]}"; do
+        [[ ${streak[$link]-0} -ge 3 || ${#due[@]} -ge $some ]] || due+=("$link")
+      done
+    fi
+    traffic
+    for ((i = 0; i < ${#due[@]}; i += some)); do
+      ask "$quota" "${due[@]:i:some}"
+      quota=$((quota > some ? quota - some : 0))
+    done
+    [[ ${#due[@]} -gt 0 ]] || printf 'causeway-probe %s\n' "$number"
+    period=$((period - (SECONDS - last)))
+    for link in "${order[@]}"; do
+      [[ ${streak[$link]-0} -ge 3 ]] || period=1
+    done
+    [[ $period -ge 1 ]] || period=1
+    heard=
+    read -r -t "$period" heard
+    [[ $? -ne 1 ]] || exit 0
+    if [[ $heard ]]; then
+      number=$heard
+      # Few are all asked anew: any of them may be what has changed.
+      [[ ${#order[@]} -gt $some ]] || last=-1000
+    fi
+  done
+}
