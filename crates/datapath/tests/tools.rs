@@ -3,16 +3,14 @@
 mod lab;
 
 use std::path::Path;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use causeway_core::vpc::{Variant, plan};
 use causeway_datapath::Trouble;
-use causeway_datapath::vpc::{Commands, Datapath, Digest, Heard, Monitor as Script};
+use causeway_datapath::vpc::{Commands, Datapath, Heard, Monitor as Script};
+use lab::monitor::Monitor;
 use lab::want::{VXLAN, demo};
 use lab::{BOTH, Lab, Local, Netns, joined, observed, require};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout};
 
 /// A folder with nothing but these tools, each under the name given first.
 fn tools(tools: &[(&str, &str)]) -> tempfile::TempDir {
@@ -82,69 +80,6 @@ async fn the_variant_with_the_gateways_chains_is_used_and_an_unused_legacy_one_n
     assert_eq!(have.nat.active, if works { Variant::Legacy } else { Variant::Nft });
 }
 
-/// A running monitor.
-struct Monitor {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl Monitor {
-    async fn start(netns: &Netns, interval: Duration) -> Self {
-        let mut command = tokio::process::Command::new("nsenter");
-        command.args(["-t", &netns.pid().to_string(), "-n"]).args(Script::argv());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let mut child = command.spawn().expect("nsenter starts");
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let mut monitor = Self { child, lines };
-        monitor.write(&Script::input(interval)).await;
-        assert_eq!(monitor.heard().await, Heard::Listening);
-        monitor
-    }
-
-    async fn write(&mut self, bytes: &[u8]) {
-        self.child.stdin.as_mut().expect("open").write_all(bytes).await.expect("taken");
-    }
-
-    async fn heard(&mut self) -> Heard {
-        Heard::of(&self.line().await.expect("still running"))
-    }
-
-    /// The next heartbeat's digest.
-    async fn held(&mut self, number: Option<u64>) -> Digest {
-        loop {
-            match self.heard().await {
-                Heard::Held { digest, asked } if asked == number => return digest.expect("a digest"),
-                Heard::Change => {}
-                other => panic!("{other:?}"),
-            }
-        }
-    }
-
-    async fn line(&mut self) -> Option<String> {
-        let line = tokio::time::timeout(Duration::from_secs(20), self.lines.next_line()).await;
-        line.expect("a line in time").expect("readable")
-    }
-
-    /// The next line that is no heartbeat; those come for ever, so it has a deadline of its own.
-    async fn line_of_a_change(&mut self) -> String {
-        let change = async {
-            loop {
-                let line = self.line().await.expect("still running");
-                if Heard::of(&line) == Heard::Change {
-                    return line;
-                }
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), change).await.expect("a change in time")
-    }
-
-    async fn end(mut self) -> Option<i32> {
-        while self.line().await.is_some() {}
-        let status = tokio::time::timeout(Duration::from_secs(20), self.child.wait()).await;
-        status.expect("it ends").expect("waited").code()
-    }
-}
-
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
@@ -206,7 +141,11 @@ async fn the_monitor_reports_every_change_after_its_first_heartbeat_and_ends_wit
         assert!(line.contains(&format!("v{round}")) || line.contains(&format!("w{round}")), "{line}");
         drop(monitor.child.stdin.take());
         assert_eq!(monitor.end().await, Some(0));
-        assert!(processes(&netns).is_empty(), "nothing is left behind");
+        let left: Vec<_> = processes(&netns)
+            .iter()
+            .map(|pid| std::fs::read_to_string(format!("/proc/{pid}/stat")))
+            .collect();
+        assert!(left.is_empty(), "{left:?} is left behind");
     }
 }
 

@@ -103,8 +103,9 @@ impl Fabric {
                 format!("link add name lan mtu 1500 address {} type bridge", hardware(own)),
                 format!("address add {own}/{prefix} dev lan"),
                 "link set dev lan up".into(),
-                // What nobody owns must not wander back into a tunnel.
-                format!("route add blackhole {}", cluster.globalnet()),
+                // What nobody owns must not wander back into a tunnel; and like OVN's the router says of every
+                // address there that a packet has lived too long.
+                format!("route add {} dev lan", cluster.globalnet()),
                 format!("route add {} via {}", server.0, server.1),
             ])
             .await?;

@@ -84,14 +84,25 @@ impl Vpc {
     }
 
     /// Says once for all tunnels of a gateway that it cannot be looked at, and that it can again.
-    fn report_sight(&self, gateway: &GatewayName, task: &GatewayTask, trouble: Option<&Trouble>, term: &Term) {
+    fn report_sight(
+        &self,
+        gateway: &GatewayName,
+        task: &GatewayTask,
+        trouble: Option<&Trouble>,
+        term: &Term,
+    ) {
         let state = self.desk.state();
         let before = state.outcome(gateway).and_then(|outcome| outcome.result.as_ref().err());
         let was_blind = before.is_some_and(Trouble::is_blindness);
         let (reason, note) = match trouble {
             Some(trouble) if trouble.is_blindness() && !was_blind && state.is_any_ready(gateway) => {
                 let count = task.want.tunnels.len();
-                (trouble.reason(), format!("gateway {gateway} cannot be looked at, so nothing is known of its {count} tunnels, which are left as they are: {trouble}"))
+                (
+                    trouble.reason(),
+                    format!(
+                        "gateway {gateway} cannot be looked at, so nothing is known of its {count} tunnels, which are left as they are: {trouble}"
+                    ),
+                )
             }
             None if was_blind => ("GatewaySeen", format!("gateway {gateway} can be looked at again")),
             _ => return,

@@ -129,7 +129,7 @@ impl OfTunnels {
             Some(Series {
                 up: tunnel.status.conditions.is_true(READY),
                 reachable: match state.reach(&gateway, &tunnel.key) {
-                    Reach::Awaited | Reach::NotAsked => None,
+                    Reach::Awaited | Reach::Asked | Reach::NotAsked => None,
                     Reach::Answers { .. } => Some(true),
                     Reach::Silent | Reach::SilentBehind | Reach::Astray(_) => Some(false),
                 },
@@ -171,9 +171,13 @@ impl Collector for OfTunnels {
             Ok::<(), fmt::Error>(())
         };
         let bytes = Some(&Unit::Bytes);
-        counter("tunnel_received", "What came out of a tunnel", bytes, |it| it.traffic.map(|it| it.received))?;
+        counter("tunnel_received", "What came out of a tunnel", bytes, |it| {
+            it.traffic.map(|it| it.received)
+        })?;
         counter("tunnel_sent", "What went into a tunnel", bytes, |it| it.traffic.map(|it| it.sent))?;
-        counter("tunnel_repairs", "What had gone missing of a tunnel and was put back", None, |it| Some(it.repairs))
+        counter("tunnel_repairs", "What had gone missing of a tunnel and was put back", None, |it| {
+            Some(it.repairs)
+        })
     }
 }
 

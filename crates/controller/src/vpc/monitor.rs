@@ -194,8 +194,10 @@ impl Vpc {
             }
         });
         let task = AbortOnDropHandle::new(task);
-        self.monitors
-            .set(gateway, Some(Monitor { pod_uid: pod.uid.clone(), task, lines, questions, changed, closed }));
+        self.monitors.set(
+            gateway,
+            Some(Monitor { pod_uid: pod.uid.clone(), task, lines, questions, changed, closed }),
+        );
         // One that came between the two.
         self.monitors.announce_again(gateway);
         match timeout(limit, is_alive.wait_for(|alive| *alive)).await {

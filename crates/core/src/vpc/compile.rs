@@ -9,6 +9,7 @@ use super::objects::{PodRef, Tunnel};
 use super::outcome::{Outcome, Trouble, Visit};
 use super::reach::Reach;
 use super::state::State;
+use super::status::READY;
 use super::tunnels::{self, gateway_of};
 use super::want::{Inbound, TunnelWant, Want};
 use crate::names::{GatewayName, ObjectKey};
@@ -126,7 +127,9 @@ pub(super) fn verdict<'a>(state: &'a State, tunnel: &'a Tunnel) -> Verdict<'a> {
                 Some(trouble) => Verdict::Down(trouble.clone()),
                 None => {
                     let reach = state.reaches.of(gateway, &tunnel.key);
-                    if reach == Reach::Awaited {
+                    // What was said of it stays until there is something else to say.
+                    let says_something = tunnel.status.conditions.get(READY).is_some();
+                    if reach == Reach::Awaited || reach == Reach::Asked && says_something {
                         return Verdict::Awaited;
                     }
                     Verdict::Up {

@@ -53,7 +53,15 @@ impl Tunnel {
     /// What its status says it was built with, to compare.
     pub(super) fn built_with(&self) -> impl PartialEq + use<'_> {
         let TunnelStatus {
-            initialized, gateway, peer, remote_ip, remote_globalnet, interface_addr, globalnet, egress, ..
+            initialized,
+            gateway,
+            peer,
+            remote_ip,
+            remote_globalnet,
+            interface_addr,
+            globalnet,
+            egress,
+            ..
         } = &self.status;
         (initialized, gateway, peer, remote_ip, remote_globalnet, interface_addr, globalnet, egress)
     }

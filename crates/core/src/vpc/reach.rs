@@ -53,8 +53,10 @@ pub enum Near {
 /// What is known of a tunnel's peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reach {
-    /// Not enough was heard to say anything.
+    /// Nothing was heard.
     Awaited,
+    /// It was asked, and not often enough to say that it is silent.
+    Asked,
     /// It cannot be asked.
     NotAsked,
     /// It answers.
@@ -165,7 +167,8 @@ impl Asked {
         match (self.near.holds, self.far.holds) {
             _ if self.straight.holds == Some(false) => Reach::Astray(self.astray.clone().unwrap_or_default()),
             (_, _) if self.unasked >= MISSES => Reach::NotAsked,
-            (None, _) => Reach::Awaited,
+            (None, _) if self.near.against == 0 => Reach::Awaited,
+            (None, _) => Reach::Asked,
             (Some(false), _) => Reach::Silent,
             (Some(true), Some(false)) => Reach::SilentBehind,
             (Some(true), behind) => Reach::Answers { micros: self.shown, behind: behind == Some(true) },
@@ -303,7 +306,7 @@ mod tests {
         assert_eq!(tunnel.reach(), Reach::Awaited);
         tunnel.take(&answer(Near::Silent, None));
         tunnel.take(&answer(Near::Silent, None));
-        assert_eq!(tunnel.reach(), Reach::Awaited, "the other end may not be there yet");
+        assert_eq!(tunnel.reach(), Reach::Asked, "the other end may not be there yet");
         tunnel.take(&answer(YES, None));
         assert_eq!(tunnel.reach(), Reach::Answers { micros: Some(900), behind: false });
         for _ in 0..2 {

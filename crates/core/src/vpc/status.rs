@@ -150,7 +150,7 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
             let ready = reachable(&mut status, tunnel, want, &reach, dropped);
             match ready {
                 Ok(()) => set(&mut status, tunnel, READY, true, "Up", sentence),
-                Err((reason, message)) => set(&mut status, tunnel, READY, false, reason, message),
+                Err((truth, reason, message)) => set(&mut status, tunnel, READY, truth, reason, message),
             }
             last_known(&mut status, tunnel, doubt);
             routed(&mut status, state, tunnel, want, located);
@@ -168,8 +168,7 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
         }
         // A look that fails says nothing of the tunnel: what was down is, and what was up may be.
         compile::Verdict::Unseen(trouble) => {
-            let was_down =
-                status.conditions.get(READY).is_none_or(|ready| ready.status == Truth::False);
+            let was_down = status.conditions.get(READY).is_none_or(|ready| ready.status == Truth::False);
             let truth = if was_down { Truth::False } else { Truth::Unknown };
             if !was_down {
                 set(&mut status, tunnel, REACHABLE, Truth::Unknown, trouble.reason(), trouble.to_string());
@@ -213,15 +212,15 @@ fn reachable(
     want: &TunnelWant,
     reach: &Reach,
     dropped: Option<&str>,
-) -> Result<(), (&'static str, String)> {
+) -> Result<(), (Truth, &'static str, String)> {
     let peer = status.peer.clone().unwrap_or_default();
     let (remote, range) = (want.remote, want.remote_range);
     let mut say = |truth: Truth, reason: &str, message: &str| {
         set(status, tunnel, REACHABLE, truth, reason, message.into());
     };
-    let mut silent = |reason: &'static str, message: String| {
-        say(Truth::False, reason, &message);
-        Err((reason, message))
+    let mut not_so = |truth: Truth, reason: &'static str, message: String| {
+        say(truth, reason, &message);
+        Err((truth, reason, message))
     };
     match reach {
         Reach::Answers { micros, behind } => {
@@ -229,11 +228,18 @@ fn reachable(
             let (reason, what) = if *behind {
                 (ANSWERED, "and so does what lies behind it")
             } else {
-                (PEER_ANSWERED, "what lies behind it does not answer such questions, so the way there is not proven")
+                (
+                    PEER_ANSWERED,
+                    "what lies behind it does not answer such questions, so the way there is not proven",
+                )
             };
             say(Truth::True, reason, &format!("{peer} answers through the tunnel{time}; {what}"));
         }
-        Reach::Awaited | Reach::NotAsked => say(
+        Reach::Awaited | Reach::Asked => {
+            let message = format!("all is in place here, and {peer} has not answered yet");
+            return not_so(Truth::Unknown, "Probing", message);
+        }
+        Reach::NotAsked => say(
             Truth::Unknown,
             "NotAsked",
             "the peer cannot be asked through the tunnel from this gateway: its image may lack `ping`, or an `ip` that can",
@@ -241,11 +247,14 @@ fn reachable(
         Reach::Silent => {
             let way = match want.kind {
                 super::TunnelKind::Vxlan { vni, port } => {
-                    format!("that UDP port {port} passes both ways, and that the other end has VNI {vni} on it too")
+                    format!(
+                        "that UDP port {port} passes both ways, and that the other end has VNI {vni} on it too"
+                    )
                 }
                 super::TunnelKind::Gre => "that GRE (IP protocol 47) passes both ways".into(),
             };
-            return silent(
+            return not_so(
+                Truth::False,
                 "PeerSilent",
                 format!(
                     "all is in place here, and {peer} at {remote} does not answer through the tunnel: see that the other end is \
@@ -254,7 +263,8 @@ fn reachable(
             );
         }
         Reach::SilentBehind => {
-            return silent(
+            return not_so(
+                Truth::False,
                 SILENT_BEHIND,
                 format!(
                     "{peer} answers, and what lies behind it no longer does: see that its gateway passes packets on (FORWARD), and \
@@ -264,18 +274,23 @@ fn reachable(
             );
         }
         Reach::Astray(by) if by.is_empty() => {
-            return silent("RoutedElsewhere", format!("the gateway sends packets to {range} nowhere: `ip rule` there shows why"));
+            let message = format!("the gateway sends packets to {range} nowhere: `ip rule` there shows why");
+            return not_so(Truth::False, "RoutedElsewhere", message);
         }
         Reach::Astray(by) => {
-            return silent(
+            return not_so(
+                Truth::False,
                 "RoutedElsewhere",
-                format!("the gateway sends packets to {range} by {by} and not into the tunnel: `ip rule` there shows why"),
+                format!(
+                    "the gateway sends packets to {range} by {by} and not into the tunnel: `ip rule` there shows why"
+                ),
             );
         }
     }
     match dropped {
         None => Ok(()),
         Some(by) => Err((
+            Truth::False,
             "ForwardDropped",
             format!("the peer answers, but this gateway passes no packet on: {by} drops them all"),
         )),

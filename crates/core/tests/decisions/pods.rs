@@ -46,7 +46,8 @@ fn to_sweep(world: &World) -> Vec<String> {
 
 /// What a sweep of a pod finds afterwards.
 fn swept(world: &mut World, uid: &str, visit: Visit) {
-    let outcome = Outcome { pod_uid: uid.into(), revision: world.state.revision(), asked: 0, result: Ok(visit) };
+    let outcome =
+        Outcome { pod_uid: uid.into(), revision: world.state.revision(), asked: 0, result: Ok(visit) };
     world.state.apply(Event::Outcome(gw1(), outcome));
 }
 
@@ -181,7 +182,8 @@ fn what_is_not_known_yet_is_not_swept() {
 fn what_was_found_in_a_pod_goes_with_it() {
     let mut world = two_replicas();
     world.tunnel("ns1/demo", |_| {});
-    let late = Outcome { pod_uid: "old".into(), revision: 0, asked: 0, result: Err(Trouble::ExecTimedOut(1)) };
+    let late =
+        Outcome { pod_uid: "old".into(), revision: 0, asked: 0, result: Err(Trouble::ExecTimedOut(1)) };
     world.visit("gw1");
     assert!(world.state.outcome(&gw1()).is_some());
     world.state.apply(Event::Pods(Change::Reset(Default::default())));

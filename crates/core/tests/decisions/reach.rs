@@ -40,10 +40,10 @@ fn says(world: &World, kind: &str, truth: Truth, reason: &str) {
 fn a_tunnel_is_ready_only_when_its_peer_has_answered() {
     let mut world = built();
     assert_eq!(world.status("ns1/demo"), None, "nothing is known yet");
-    for _ in 0..2 {
-        assert!(world.probe("gw1", Near::Silent, None).is_empty());
-        assert_eq!(world.status("ns1/demo"), None, "the other end may come up in a moment");
-    }
+    assert_eq!(world.probe("gw1", Near::Silent, None), [Scope::Tunnel(key("ns1/demo"))].into());
+    says(&world, READY, Truth::Unknown, "Probing");
+    says(&world, PROGRAMMED, Truth::True, "InPlace");
+    assert!(world.probe("gw1", Near::Silent, None).is_empty(), "the other end may come up in a moment");
     assert_eq!(world.probe("gw1", Near::Silent, None), [Scope::Tunnel(key("ns1/demo"))].into());
     says(&world, READY, Truth::False, "PeerSilent");
     says(&world, PROGRAMMED, Truth::True, "InPlace");
@@ -79,11 +79,14 @@ fn what_lies_behind_the_peer_is_missed_also_by_a_controller_that_came_later() {
 fn answers_to_questions_from_before_a_change_do_not_count() {
     let mut world = up();
     world.change("ns1/demo", |tunnel| {
-        tunnel.spec.as_mut().expect("valid").kind = causeway_core::vpc::TunnelKind::Vxlan { vni: 7, port: 4789 };
+        tunnel.spec.as_mut().expect("valid").kind =
+            causeway_core::vpc::TunnelKind::Vxlan { vni: 7, port: 4789 };
     });
     world.build_under(1, "gw1");
     assert!(world.probe_under(0, "gw1", YES, None).is_empty(), "the link of before answered");
     assert_eq!(world.status("ns1/demo"), None, "the new one was not heard of");
+    world.probe_under(1, "gw1", Near::Silent, None);
+    assert_eq!(world.status("ns1/demo"), None, "what was said stays for a moment");
     (0..3).for_each(|_| drop(world.probe_under(1, "gw1", Near::Silent, None)));
     says(&world, READY, Truth::False, "PeerSilent");
 }

@@ -7,8 +7,8 @@ use causeway_core::vpc::objects::{Ends, NodeHealth};
 use causeway_core::vpc::outcome::{judge, repairs};
 use causeway_core::vpc::status::{CLEANUP_BLOCKED, Finalizer, READY, ROUTED, SEGMENT_SIZE};
 use causeway_core::vpc::{
-    Answer, Change, Event, Have, Near, Outcome, Plan, Probed, Problem, Scope, Trouble, TunnelKind, Visit, compile,
-    model, plan,
+    Answer, Change, Event, Have, Near, Outcome, Plan, Probed, Problem, Scope, Trouble, TunnelKind, Visit,
+    compile, model, plan,
 };
 use causeway_core::{Condition, GatewayName, Truth};
 
@@ -352,7 +352,8 @@ fn a_gateway_that_cannot_fit_segment_sizes_has_its_tunnels_up_and_says_so() {
     }
     let visit = judge(&want, &planned, &failures, &have);
     let tell = |world: &mut World, visit: Visit| {
-        let outcome = Outcome { pod_uid: "u1".into(), revision: world.state.revision(), asked: 0, result: Ok(visit) };
+        let outcome =
+            Outcome { pod_uid: "u1".into(), revision: world.state.revision(), asked: 0, result: Ok(visit) };
         world.state.apply(Event::Outcome("gw1".parse().expect("name"), outcome));
         let answer = Answer { link: "demo".into(), near: Near::Answered(None), far: None, astray: None };
         let probed = Probed { pod_uid: "u1".into(), asked: 0, answers: vec![answer] };

@@ -12,8 +12,8 @@ use causeway_core::vpc::objects::{
 use causeway_core::vpc::outcome::judge;
 use causeway_core::vpc::status::{self, Finalizer, READY, TunnelStatus};
 use causeway_core::vpc::{
-    Answer, Change, Event, Given, Have, LINK_GROUP, Link, Near, Outcome, Probed, Scope, State, Trouble, TunnelKind, Want, model,
-    plan,
+    Answer, Change, Event, Given, Have, LINK_GROUP, Link, Near, Outcome, Probed, Scope, State, Trouble,
+    TunnelKind, Want, model, plan,
 };
 use causeway_core::{GatewayName, ObjectKey};
 
@@ -316,7 +316,8 @@ impl World {
 
     /// A visit that failed as a whole.
     pub(crate) fn fail(&mut self, name: &str, trouble: Trouble) {
-        let outcome = Outcome { pod_uid: "u1".into(), revision: self.state.revision(), asked: 0, result: Err(trouble) };
+        let outcome =
+            Outcome { pod_uid: "u1".into(), revision: self.state.revision(), asked: 0, result: Err(trouble) };
         self.state.apply(Event::Outcome(name.parse().expect("name"), outcome));
     }
 

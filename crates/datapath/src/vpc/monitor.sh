@@ -29,7 +29,7 @@ pause() {
 }
 beat() {
   # Not left to the script, which may have been killed; and by a signal of its own, to tell it apart.
-  trap 'kill "$prober" 2>/dev/null; kill -USR1 "$monitor" 2>/dev/null' EXIT
+  trap 'kill "$prober" 2>/dev/null; wait "$prober" 2>/dev/null; kill -USR1 "$monitor" 2>/dev/null' EXIT
   tries=0
   until listening; do
     tries=$((tries + 1))
@@ -37,13 +37,15 @@ beat() {
     pause 0.02
   done
   echo causeway-alive
-  exec 7> >(probe $change "$pace")
-  prober=$!
+  exec 5>&1
+  coproc PROBER { probe "$change" "$pace" >&5; }
+  prober=$PROBER_PID
+  announce=${PROBER[1]}
   said=
   silent=0
   while pause "$interval" && kill -0 "$monitor" 2>/dev/null; do
     if [[ $line == p* ]]; then
-      echo "${line#p}" >&7
+      echo "${line#p}" >&"$announce"
       continue
     fi
     asked=$line

@@ -14,9 +14,14 @@
 # that gateway; a process each, so they go round.
 some=40
 far_share=12
-# A pipe that nobody writes to: to read it is to sleep without a process.
-exec 8<> <(:)
 declare -A to gre streak was rx tx
+# Waits for a number, the newest of which counts, or ends with the input.
+listen() {
+  local line=
+  read -r -t "$1" line
+  [[ $? -ne 1 ]] || exit 0
+  [[ ! $line ]] || heard=$line
+}
 tunnels() {
   local first word link rest
   order=()
@@ -73,7 +78,7 @@ resolve() {
   printf '%s' "$ask" | ip -4 -force -batch - >/dev/null 2>&1
   # A second in all: an answer may be late, and the kernel takes it when it has long given up.
   for nap in .002 .003 .005 .008 .013 .021 .034 .055 .089 .144 .233 .377; do
-    read -r -t "$nap" -u 8
+    listen "$nap"
     poll=
     for link in "${at[@]}"; do poll+="neigh show to ${to[$link]} dev $link"$'\n'; done
     while read -r first rest; do
@@ -145,9 +150,11 @@ ask() {
 # Both numbers come with the input: that of the newest change, and the seconds between two questions. What is new, or has
 # just changed its mind, is asked every second; many tunnels take longer than few.
 probe() {
-  local number=$1 pace=$2 last=-1000 next=0 period now i link quota heard
+  local number=$1 pace=$2 last=-1000 next=0 period now i link quota heard=
   local -a order due
   local has_ping= has_use=
+  # A command that has begun is waited for: none is left behind.
+  trap 'exit 0' TERM
   has ping && has_ping=1
   [[ $(ip neigh help 2>&1) == *'[ use ]'* ]] && has_use=1
   while :; do
@@ -180,11 +187,10 @@ probe() {
       [[ ${streak[$link]-0} -ge 3 ]] || period=1
     done
     [[ $period -ge 1 ]] || period=1
-    heard=
-    read -r -t "$period" heard
-    [[ $? -ne 1 ]] || exit 0
+    [[ $heard ]] || listen "$period"
     if [[ $heard ]]; then
       number=$heard
+      heard=
       # Few are all asked anew: any of them may be what has changed.
       [[ ${#order[@]} -gt $some ]] || last=-1000
     fi

@@ -10,6 +10,7 @@
 
 #![allow(dead_code)] // each test binary uses its own part
 
+pub(crate) mod monitor;
 pub(crate) mod net;
 pub(crate) mod want;
 

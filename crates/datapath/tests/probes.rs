@@ -1,0 +1,108 @@
+//! Who answers through a tunnel, asked from inside a gateway.
+
+mod lab;
+
+use std::time::Duration;
+
+use causeway_core::vpc::{Near, TunnelKind, Variant};
+use causeway_datapath::vpc::Monitor as Script;
+use lab::monitor::Monitor;
+use lab::want::{VXLAN, add, demo};
+use lab::{Lab, joined, require};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const PING: &[(&str, &[&str])] = &[("ping", &["-V"])];
+
+/// Waits for an answer that fits: what was asked before a change may still be on its way.
+async fn until(monitor: &mut Monitor, fits: impl Fn(&causeway_core::vpc::Answer) -> bool) {
+    let answer = async { while !fits(&monitor.answer("demo", 1).await) {} };
+    tokio::time::timeout(Duration::from_secs(30), answer).await.expect("such an answer in time");
+}
+
+fn answers(near: Near) -> bool {
+    matches!(near, Near::Answered(Some(1..5_000_000)))
+}
+
+#[tokio::test]
+async fn a_peer_that_answers_does_and_one_that_is_cut_off_either_way_does_not() {
+    require(PING);
+    let lab = joined(Variant::Nft).await;
+    lab.workloads[1].sh("echo 1 > /proc/sys/net/ipv4/ip_forward");
+    let mut monitor = Monitor::start(&lab.gateways[0], MINUTE).await;
+    until(&mut monitor, |answer| answers(answer.near) && answer.far == Some(true) && answer.astray.is_none())
+        .await;
+    let (here, there) = (&lab.gateways[0], &lab.gateways[1]);
+    let vxlan = "-p udp --dport 4789 -j DROP";
+    for (where_, cut, mend) in [
+        (there, format!("iptables-nft -A INPUT {vxlan}"), "iptables-nft -F INPUT".to_string()),
+        (there, format!("iptables-nft -A OUTPUT {vxlan}"), "iptables-nft -F OUTPUT".into()),
+        (here, format!("iptables-nft -A OUTPUT {vxlan}"), "iptables-nft -F OUTPUT".into()),
+        (
+            there,
+            "ip link set demo down".into(),
+            "ip link set demo up; ip route add 242.0.0.0/16 dev demo proto 157".into(),
+        ),
+        (there, "ip link set net1 down".into(), "ip link set net1 up".into()),
+    ] {
+        where_.sh(&cut);
+        until(&mut monitor, |answer| answer.near == Near::Silent).await;
+        where_.sh(&mend);
+        until(&mut monitor, |answer| answers(answer.near)).await;
+    }
+    there.sh("iptables-nft -P FORWARD DROP");
+    until(&mut monitor, |answer| answers(answer.near) && answer.far == Some(false)).await;
+    there.sh("iptables-nft -P FORWARD ACCEPT");
+    until(&mut monitor, |answer| answers(answer.near) && answer.far == Some(true)).await;
+    here.sh("ip rule add to 242.1.0.0/16 blackhole");
+    until(&mut monitor, |answer| answer.astray.as_deref() == Some("")).await;
+    here.sh("ip rule del to 242.1.0.0/16 blackhole; ip rule add to 242.1.0.0/16 lookup 99; ip route add 242.1.0.0/16 via 172.50.16.21 table 99");
+    until(&mut monitor, |answer| answer.astray.as_deref() == Some("net1")).await;
+}
+
+#[tokio::test]
+async fn answers_carry_the_number_of_the_change_that_was_announced_before_they_were_asked_for() {
+    require(PING);
+    let lab = joined(Variant::Nft).await;
+    let mut monitor = Monitor::start(&lab.gateways[0], MINUTE).await;
+    monitor.answer("demo", 1).await;
+    monitor.write(Script::announce(7).as_bytes()).await;
+    assert!(answers(monitor.answer("demo", 7).await.near));
+}
+
+#[tokio::test]
+async fn many_tunnels_are_asked_and_leave_nothing_in_the_kernels_table() {
+    require(PING);
+    let lab = Lab::new(Variant::Nft);
+    for side in 0..2 {
+        let mut want = demo(side, VXLAN);
+        (1..=120).for_each(|n| {
+            add(&mut want, &format!("t{n}"), n, TunnelKind::Vxlan { vni: 2000 + u32::from(n), port: 4789 });
+        });
+        lab.converge(side.into(), &want).await;
+    }
+    let mut monitor = Monitor::start(&lab.gateways[0], MINUTE).await;
+    for link in ["t1", "t60", "t120"] {
+        let near = monitor.answer(link, 1).await.near;
+        assert!(matches!(near, Near::Answered(_) | Near::Silent), "{link}: {near:?}");
+    }
+    drop(monitor.child.stdin.take());
+    monitor.end().await;
+    let left = lab.gateways[0]
+        .sh("ip -4 neigh show nud reachable nud failed nud incomplete | grep -c '^242' || true");
+    assert!(left.trim().parse::<u32>().expect("a number") <= 40, "{left}");
+}
+
+#[tokio::test]
+async fn an_image_without_what_it_takes_says_that_nobody_was_asked() {
+    require(&[]);
+    let lab = joined(Variant::Nft).await;
+    // An `ip` of before `use`, and no `ping`.
+    let folder = tempfile::tempdir().expect("a folder");
+    let old = "#!/bin/bash\n[[ $* == 'neigh help' ]] && exit\nexec /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin ip \"$@\"\n";
+    std::fs::write(folder.path().join("ip"), old).expect("written");
+    lab.gateways[0].sh(&format!("chmod +x {}/ip", folder.path().display()));
+    let others = "for tool in bash head kill sha1sum iptables-nft iptables-nft-save; do ln -s $(command -v $tool) $0/; done";
+    lab.gateways[0].sh(&format!("bash -c '{others}' {}", folder.path().display()));
+    let mut monitor = Monitor::start_with(&lab.gateways[0], MINUTE, Some(folder.path())).await;
+    assert_eq!(monitor.answer("demo", 1).await.near, Near::NotAsked);
+}
