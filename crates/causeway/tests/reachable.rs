@@ -1,0 +1,128 @@
+//! Ready means packets: it goes when they no longer cross, for whatever reason, and comes back when they do.
+#![cfg(feature = "sandbox")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use support::tunnels::{NS, condition, join, vxlan, with_vni};
+use support::{Cluster, PATIENCE, Sandbox};
+
+const FAR: &str = "242.1.1.20";
+/// A peer that falls silent is so within 15 s, one that answers again within 5 s; a test takes ten times that.
+const SILENT: Duration = Duration::from_secs(150);
+const BACK: Duration = Duration::from_secs(50);
+
+/// Waits until a tunnel is not ready for one of these reasons.
+async fn not_ready(cluster: &Cluster, name: &str, reason: &str) -> String {
+    let tunnel = cluster.says(NS, name, "Ready", "False", reason, SILENT).await;
+    condition(&tunnel, "Ready").expect("it was there").message.clone()
+}
+
+async fn ready(cluster: &Cluster, name: &str) {
+    cluster.says(NS, name, "Ready", "True", "Up", BACK).await;
+    cluster.says(NS, name, "Reachable", "True", "Answered", BACK).await;
+}
+
+/// One fault: where it is put, what it is, how it is mended, and what is said of it at both ends.
+struct Fault {
+    at_far_end: bool,
+    put: &'static str,
+    mend: &'static str,
+    here: &'static str,
+    there: &'static str,
+}
+
+#[tokio::test]
+async fn ready_goes_when_packets_do_not_cross_and_comes_back_when_they_do() {
+    let sandbox = Sandbox::bare().await;
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    join(&one, &two, "demo", "gw1", 0).await;
+    for cluster in [&one, &two] {
+        ready(cluster, "demo").await;
+    }
+    let faults = [
+        Fault {
+            at_far_end: true,
+            put: "-A INPUT -p udp --dport 4789 -j DROP",
+            mend: "-F INPUT",
+            here: "PeerSilent",
+            there: "PeerSilent",
+        },
+        Fault {
+            at_far_end: true,
+            put: "-A OUTPUT -p udp --dport 4789 -j DROP",
+            mend: "-F OUTPUT",
+            here: "PeerSilent",
+            there: "PeerSilent",
+        },
+        Fault {
+            at_far_end: true,
+            put: "-P FORWARD DROP",
+            mend: "-P FORWARD ACCEPT",
+            here: "SilentBehindPeer",
+            there: "ForwardDropped",
+        },
+        Fault {
+            at_far_end: false,
+            put: "-P FORWARD DROP",
+            mend: "-P FORWARD ACCEPT",
+            here: "ForwardDropped",
+            there: "SilentBehindPeer",
+        },
+    ];
+    for Fault { at_far_end, put, mend, here, there } in faults {
+        let site = if at_far_end { &two } else { &one };
+        let iptables = site.iptables("gw1").await;
+        let began = Instant::now();
+        site.in_gateway("gw1", &format!("{iptables} -w 5 {put}")).await.ok();
+        tokio::join!(not_ready(&one, "demo", here), not_ready(&two, "demo", there));
+        println!("{put}: said after {:?}", began.elapsed());
+        let lost = one.in_client(&format!("ping -n -c 3 -i 0.2 -W 1 {FAR}")).await;
+        assert!(lost.out.contains(" 0 received"), "{put}: {lost:?}");
+        let began = Instant::now();
+        site.in_gateway("gw1", &format!("{iptables} -w 5 {mend}")).await.ok();
+        tokio::join!(ready(&one, "demo"), ready(&two, "demo"));
+        println!("{mend}: said after {:?}", began.elapsed());
+        one.reaches(FAR).await;
+    }
+    let rule = "ip rule add to 242.1.0.0/16 blackhole";
+    one.in_gateway("gw1", rule).await.ok();
+    assert!(not_ready(&one, "demo", "RoutedElsewhere").await.contains("ip rule"));
+    one.in_gateway("gw1", &rule.replace("add", "del")).await.ok();
+    ready(&one, "demo").await;
+}
+
+#[tokio::test]
+async fn ready_goes_with_the_far_end_and_says_what_to_look_at() {
+    let sandbox = Sandbox::bare().await;
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    join(&one, &two, "demo", "gw1", 0).await;
+    one.reaches(FAR).await;
+
+    two.delete("demo").await;
+    let why = not_ready(&one, "demo", "PeerSilent").await;
+    assert!(why.contains("cluster2/gw1") && why.contains("UDP port 4789") && why.contains("VNI 1000"), "{why}");
+    // The other identifier: nothing crosses, and nobody says Ready.
+    two.create(&with_vni(vxlan("demo", "gw1", "cluster1/gw1", "10.100.0.2/24"), 7)).await;
+    two.says(NS, "demo", "Programmed", "True", "InPlace", PATIENCE).await;
+    not_ready(&two, "demo", "PeerSilent").await;
+    not_ready(&one, "demo", "PeerSilent").await;
+    two.delete("demo").await;
+    two.create(&with_vni(vxlan("demo", "gw1", "cluster1/gw1", "10.100.0.2/24"), 1000)).await;
+    tokio::join!(ready(&one, "demo"), ready(&two, "demo"));
+    one.reaches(FAR).await;
+
+    // The peer's gateway dies, and comes back.
+    let sets: Api<StatefulSet> = Api::namespaced(two.client.clone(), "kube-system");
+    let scale = |replicas: u8| Patch::Merge(json!({"spec": {"replicas": replicas}}));
+    sets.patch("vpc-nat-gw-gw1", &PatchParams::default(), &scale(0)).await.expect("scaled");
+    not_ready(&one, "demo", "PeerSilent").await;
+    sets.patch("vpc-nat-gw-gw1", &PatchParams::default(), &scale(1)).await.expect("scaled");
+    tokio::join!(ready(&one, "demo"), ready(&two, "demo"));
+    one.reaches(FAR).await;
+}
