@@ -18,9 +18,9 @@ use clap::ValueEnum;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Client, Config};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::daemon::end_on_signal;
 use crate::{clusters, networks};
 
 /// Keep gateways, records and statuses of one cluster as its objects say.
@@ -186,7 +186,7 @@ pub(crate) fn prepare(args: &Args) -> anyhow::Result<()> {
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = CancellationToken::new();
     let options = options(args).await?;
-    tokio::spawn(end_on_signal(stop.clone()));
+    end_on_signal(stop.clone())?;
     causeway_controller::run(options, stop).await?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
@@ -295,20 +295,6 @@ async fn client_at(kubeconfig: Option<&Path>, master: Option<http::Uri>) -> anyh
         config.cluster_url = master;
     }
     Ok(connect(config)?)
-}
-
-pub(crate) async fn end_on_signal(stop: CancellationToken) {
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    tracing::info!("asked to stop");
-    stop.cancel();
 }
 
 #[cfg(test)]

@@ -161,6 +161,18 @@ async fn ctrl_c_leaves_no_namespace_no_process_and_no_file_but_logs() {
     // What else is in its folder is looked at when the sandbox is dropped.
 }
 
+#[tokio::test]
+async fn a_second_sandbox_in_the_same_folder_is_refused_and_the_first_stays_as_it_is() {
+    let sandbox = Sandbox::bare().await;
+    let folder = sandbox.folder().to_str().expect("text");
+    let output = causeway(&["sandbox", "--once", "--dir", folder]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("{folder} is in use by pid {}:", sandbox.pid())), "{said}");
+    assert!(sandbox.folder().join("ready").exists());
+    sandbox.cluster(1).await.kubectl(&["get", "vpc"]).await.ok();
+}
+
 #[test]
 fn a_killed_sandbox_leaves_no_process_and_no_folder_behind() {
     can_run(&[]);
