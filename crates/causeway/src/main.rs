@@ -63,7 +63,7 @@ enum Command {
     /// ~/.config/fish/completions/causeway.fish.
     #[cfg(feature = "completion")]
     Completion(completion::Args),
-    /// Run two clusters on this machine and join their VPCs.
+    /// Run two clusters or more on this machine and join their VPCs.
     #[cfg(feature = "sandbox")]
     Sandbox(sandbox::Args),
 }

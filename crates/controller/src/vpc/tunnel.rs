@@ -4,6 +4,7 @@ use causeway_api::condition;
 use causeway_api::vpc::{LooseTunnel, VpcNatTunnel, parse};
 use causeway_core::ObjectKey;
 use causeway_core::vpc::objects::{TUNNEL_FINALIZER, Tunnel};
+use causeway_core::vpc::outcome::Trouble;
 use causeway_core::vpc::status::{self, CLEANUP_BLOCKED, Finalizer, READY, TunnelStatus};
 use causeway_core::vpc::{Change, Event};
 use jiff::Timestamp;
@@ -81,7 +82,8 @@ impl Vpc {
             tracing::info!(object = %tunnel.key, condition = kind, status = %after.status, reason = after.reason, "{}", after.message);
             let first_time_up = good && before.is_none();
             if !same && !first_time_up {
-                self.announce(term, tunnel, !good, &after.reason, after.message.clone());
+                let warning = !good && !Trouble::is_routine(&after.reason, tunnel.status.initialized);
+                self.announce(term, tunnel, warning, &after.reason, after.message.clone());
             }
         }
     }
