@@ -31,7 +31,7 @@ build: ## Build target/release/causeway.
 
 .PHONY: sandbox
 # Without optimization: the compiler is done in half the time, and the tests use the same build.
-sandbox: ## Build, then run two clusters on this machine and join their VPCs (ARGS="--clusters 3 …").
+sandbox: ## Build, then run two clusters or more on this machine and join their VPCs (ARGS="--clusters 3 …").
 	@hack/setup.sh sandbox
 	@$(TIMED) "build" cargo build --workspace --bins
 	@target/debug/causeway sandbox $(ARGS)

@@ -62,4 +62,9 @@ pub trait Exec: Send + Sync + 'static {
     /// Runs the command to its end. When the client goes away the future is dropped, which must
     /// stop the command. The client learns of the end once all of `io` has been dropped.
     async fn run(&self, request: ExecRequest, io: ExecIo) -> ExecEnd;
+
+    /// What a pod has written to its log; nothing, unless somebody keeps one.
+    async fn log(&self, _namespace: &str, _pod: &str) -> String {
+        String::new()
+    }
 }

@@ -18,9 +18,9 @@ use clap::ValueEnum;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Client, Config};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::daemon::end_on_signal;
 use crate::{clusters, networks};
 
 /// Keep gateways, records and statuses of one cluster as its objects say.
@@ -54,8 +54,8 @@ pub(crate) struct Args {
     /// kube-system/ovn-vpc-nat-config (where that is missing too: vpc-nat-gw).
     #[arg(long, value_name = "PREFIX")]
     gateway_prefix: Option<String>,
-    /// Where /healthz, /readyz and /metrics are served.
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
+    /// Where /healthz, /readyz and /metrics are served; `:8080` means on every address.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080", value_parser = listen)]
     listen: SocketAddr,
     /// Work without a lease; only for a single replica.
     #[arg(long)]
@@ -81,10 +81,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     probe_interval: Duration,
     /// Where data planes get their rules (--enable rules).
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10246")]
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10246", value_parser = listen)]
     rules_listen: SocketAddr,
     /// Where they get them with TLS, if there is a certificate.
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10248")]
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10248", value_parser = listen)]
     rules_tls_listen: SocketAddr,
     /// The certificate for that, and those above it; read again when it changes.
     #[arg(long, value_name = "FILE", requires = "rules_tls_key")]
@@ -143,6 +143,12 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     parsed.filter(fits).ok_or_else(|| "use a time from 1s to 1h".into())
 }
 
+/// An address and a port; a port alone, as Go writes it, means on every address.
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let whole = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+    whole.parse().map_err(|_| "use an address and a port, like 127.0.0.1:8080 or :8080".into())
+}
+
 /// A name that a namespace can have.
 fn namespace(text: &str) -> Result<String, String> {
     ObjectKey::new(text, "any").map(|key| key.namespace().to_owned()).map_err(|error| error.to_string())
@@ -190,7 +196,7 @@ pub(crate) fn prepare(args: &Args) -> anyhow::Result<()> {
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let stop = CancellationToken::new();
     let options = options(args).await?;
-    tokio::spawn(end_on_signal(stop.clone()));
+    end_on_signal(stop.clone())?;
     causeway_controller::run(options, stop).await?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
@@ -302,20 +308,6 @@ async fn client_at(kubeconfig: Option<&Path>, master: Option<http::Uri>) -> anyh
     Ok(connect(config)?)
 }
 
-pub(crate) async fn end_on_signal(stop: CancellationToken) {
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    tracing::info!("asked to stop");
-    stop.cancel();
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -334,6 +326,20 @@ mod tests {
         let error = parse("0.0.0.0:10249").expect_err("others could ask");
         assert!(error.to_string().contains("can be reached from elsewhere"), "{error}");
         assert!(parse("127.0.0.1:0").is_ok() && parse("[::1]:10249").is_ok());
+    }
+
+    #[test]
+    fn a_port_alone_is_listened_on_at_every_address() {
+        for (text, address) in
+            [(":8080", "0.0.0.0:8080"), ("127.0.0.1:0", "127.0.0.1:0"), ("[::]:8080", "[::]:8080")]
+        {
+            let line = Line::try_parse_from(["causeway", "--listen", text]).expect("an address");
+            assert_eq!(line.args.listen.to_string(), address);
+        }
+        for text in ["", ":", "8080", "localhost:8080", ":99999"] {
+            let error = Line::try_parse_from(["causeway", "--listen", text]).expect_err("no address");
+            assert!(error.to_string().contains("like 127.0.0.1:8080 or :8080"), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod clusters;
 #[cfg(feature = "completion")]
 mod completion;
 mod controller;
+mod daemon;
 mod networks;
 #[cfg(feature = "node")]
 mod node;
@@ -22,9 +23,6 @@ use causeway_controller::words::describe;
 #[cfg(any(feature = "completion", feature = "node"))]
 use clap::CommandFactory;
 use clap::{Parser, Subcommand};
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::fmt;
-use tracing_subscriber::prelude::*;
 
 /// Joins the VPCs of many Kubernetes clusters: tunnels between their gateways, declared as objects.
 #[derive(Debug, Parser)]
@@ -65,7 +63,7 @@ enum Command {
     /// ~/.config/fish/completions/causeway.fish.
     #[cfg(feature = "completion")]
     Completion(completion::Args),
-    /// Run two clusters on this machine and join their VPCs.
+    /// Run two clusters or more on this machine and join their VPCs.
     #[cfg(feature = "sandbox")]
     Sandbox(sandbox::Args),
 }
@@ -98,17 +96,15 @@ fn words() -> Vec<OsString> {
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Controller(args) => {
-            start_logging(args.log_format);
+        Command::Controller(args) => Ok(daemon::run(args.log_format, || {
             controller::prepare(&args)?;
             runtime()?.block_on(controller::run(args))
-        }
+        })),
         #[cfg(feature = "node")]
-        Command::Node(args) => {
-            start_logging(args.log_format);
+        Command::Node(args) => Ok(daemon::run(args.log_format, || {
             node::prepare(&args)?;
             runtime()?.block_on(node::run(args))
-        }
+        })),
         Command::Status(args) => runtime()?.block_on(status::run(args)),
         Command::Rules(command) => runtime()?.block_on(rules::run(command)),
         Command::Crds { enable } => {
@@ -136,16 +132,4 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     // Already installed is as good: there is only one provider in this program.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
-}
-
-fn start_logging(format: controller::LogFormat) {
-    // Levels by target are all that is filtered by; more would bring a regular expression engine along.
-    let given = std::env::var("RUST_LOG").ok().and_then(|text| text.parse().ok());
-    let filter: Targets = given.unwrap_or_else(|| Targets::new().with_default(tracing::Level::INFO));
-    let logs = fmt::layer().with_writer(std::io::stderr);
-    let layer = match format {
-        controller::LogFormat::Json => logs.json().flatten_event(true).boxed(),
-        controller::LogFormat::Text => logs.with_ansi(false).boxed(),
-    };
-    tracing_subscriber::registry().with(layer).with(filter).init();
 }

@@ -26,7 +26,8 @@ use kube::{Api, Client};
 use regex_lite::Regex;
 use tokio_util::sync::CancellationToken;
 
-use crate::controller::{LogFormat, duration, end_on_signal, seed};
+use crate::controller::{LogFormat, duration, seed};
+use crate::daemon::end_on_signal;
 
 /// Keep this node's routes to the pods of all others as the cluster's nodes say, in flannel's place.
 ///
@@ -206,7 +207,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     ensure!(may_change_the_network(), "the kernel lets this process change nothing: it needs CAP_NET_ADMIN");
     let stop = CancellationToken::new();
-    tokio::spawn(end_on_signal(stop.clone()));
+    end_on_signal(stop.clone())?;
     run_node(NodeOptions { client, listen, clock: Clock::System, seed: seed(), leases }, stop).await?;
     tracing::info!("stopped; routes stay as they are");
     Ok(ExitCode::SUCCESS)

@@ -79,7 +79,7 @@ fn one_command_proves_that_packets_cross_and_says_so_to_programs() {
 fn a_manifest_is_mirrored_to_the_peer_and_proved() {
     can_run(&[]);
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/tunnel-vxlan.yaml");
-    let report = once(&["--bare", "--apply", sample.to_str().expect("text")]);
+    let report = once(&["--apply", sample.to_str().expect("text")]);
     assert_eq!(report["ready"], true);
     let tunnels = report["tunnels"].as_array().expect("tunnels");
     let end = |cluster: &str| tunnels.iter().find(|tunnel| tunnel["cluster"] == cluster).expect("an end");
@@ -159,6 +159,65 @@ async fn ctrl_c_leaves_no_namespace_no_process_and_no_file_but_logs() {
     assert!(folder.join("logs").join("cluster1-controller.log").exists());
     assert!(!folder.join("ready").exists() && !folder.join("pods").exists());
     // What else is in its folder is looked at when the sandbox is dropped.
+}
+
+#[tokio::test]
+async fn a_second_sandbox_in_the_same_folder_is_refused_and_the_first_stays_as_it_is() {
+    let sandbox = Sandbox::bare().await;
+    let folder = sandbox.folder().to_str().expect("text");
+    let output = causeway(&["sandbox", "--once", "--dir", folder]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("{folder} is in use by pid {}:", sandbox.pid())), "{said}");
+    assert!(sandbox.folder().join("ready").exists());
+    sandbox.cluster(1).await.kubectl(&["get", "vpc"]).await.ok();
+}
+
+#[tokio::test]
+async fn a_gateways_log_tells_of_the_commands_that_ran_in_it_and_a_workloads_is_empty() {
+    let sandbox = Sandbox::start(&[]).await;
+    let one = sandbox.cluster(1).await;
+    let log = one.kubectl(&["logs", "-n", "kube-system", "vpc-nat-gw-gw1-0"]).await.ok();
+    assert!(log.contains(r#""kind":"apply""#) && !log.contains("vpc-nat-gw-gw2-0"), "{log}");
+    let last = one.kubectl(&["logs", "-n", "kube-system", "vpc-nat-gw-gw1-0", "--tail", "1"]).await.ok();
+    assert_eq!(last.lines().count(), 1, "{last}");
+    assert_eq!(one.kubectl(&["logs", "-n", "ns1", "server"]).await.ok(), "");
+    one.kubectl(&["logs", "-n", "ns1", "nobody"]).await.refused(&["nobody"]);
+}
+
+#[tokio::test]
+async fn a_routine_day_alarms_nobody() {
+    let sandbox = Sandbox::start(&[]).await;
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    let gateway = ["delete", "pod", "-n", "kube-system", "vpc-nat-gw-gw1-0", "--wait=true"];
+    one.kubectl(&gateway).await.ok();
+    // The pod that held the tunnel is gone, so whatever answers now came through its successor.
+    one.comes_to_reach("242.1.1.20").await;
+    one.up("demo").await;
+    for cluster in [&one, &two] {
+        let events = cluster.events("ns1", "demo").await;
+        assert!(events.iter().all(|event| !event.warning), "{}: {events:?}", cluster.name);
+    }
+}
+
+#[test]
+fn what_contradicts_itself_or_proves_nothing_is_refused_before_anything_starts() {
+    can_run(&[]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("map.yaml");
+    fs::write(&file, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n").expect("written");
+    let file = file.to_str().expect("text");
+    let cases = [
+        (["sandbox", "--bare", "--apply", file], 2, "cannot be used with"),
+        (["sandbox", "--once", "--apply", file], 1, "has no VpcNatTunnel to prove"),
+        (["sandbox", "--once", "--apply", "/nowhere.yaml"], 1, "cannot read the manifest /nowhere.yaml"),
+    ];
+    for (args, code, words) in cases {
+        let output = causeway(&args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(words) && !said.contains("taking everything down"), "{said}");
+    }
 }
 
 #[test]

@@ -22,6 +22,11 @@ pub enum Invalid {
     /// Not an IPv4 address with a prefix.
     #[error("`{0}` is not an IPv4 address with a prefix, like 10.100.0.1/24")]
     HostAddr(String),
+    /// An address with a prefix that no host has.
+    #[error(
+        "`{0}` is no host's address: use a prefix from /8 on, and neither the first nor the last address of the net"
+    )]
+    NoHostAddr(String),
     /// Not an IPv4 range.
     #[error("`{0}` is not an IPv4 range, like 242.1.0.0/16")]
     Cidr(String),
@@ -269,6 +274,17 @@ impl HostAddr {
         self.0.addr()
     }
 
+    /// The same if a host can have it: in a net of a sensible size, where the first and the last address are not for hosts.
+    pub fn usable(self) -> Result<Self, Invalid> {
+        let Self(net) = self;
+        let is_of_host = net.prefix_len() > 30 || ![net.network(), net.broadcast()].contains(&net.addr());
+        if is_of_host && net.prefix_len() >= 8 {
+            Ok(self)
+        } else {
+            Err(Invalid::NoHostAddr(self.to_string()))
+        }
+    }
+
     /// The network it stands in.
     pub fn network(self) -> Ipv4Cidr {
         Ipv4Cidr::containing(self.0)
@@ -323,6 +339,17 @@ mod tests {
             error.to_string(),
             "`10.100.0.1` is not an IPv4 address with a prefix, like 10.100.0.1/24"
         );
+    }
+
+    #[test]
+    fn a_host_has_neither_the_first_nor_the_last_address_of_a_net_of_sensible_size() {
+        let usable = |text: &str| text.parse::<HostAddr>().expect("an address").usable();
+        for good in ["10.100.0.1/24", "10.0.0.1/8", "10.0.0.0/31", "10.0.0.1/31", "10.0.0.7/32"] {
+            assert!(usable(good).is_ok(), "{good}");
+        }
+        for bad in ["10.100.0.0/24", "10.100.0.255/24", "10.0.0.1/7", "1.2.3.4/0"] {
+            assert_eq!(usable(bad), Err(Invalid::NoHostAddr(bad.into())));
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use causeway_core::vpc::objects::{
 };
 use causeway_core::vpc::status::TunnelStatus;
 use causeway_core::vpc::want::TunnelKind;
-use causeway_core::{ClusterId, GatewayName, Invalid};
+use causeway_core::{ClusterId, GatewayName, HostAddr, Invalid};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -78,7 +78,7 @@ fn tunnel_spec(spec: &VpcNatTunnelSpec, meta: &ObjectMeta) -> Result<TunnelSpec,
             TunnelType::Gre => TunnelKind::Gre,
             TunnelType::Vxlan => vxlan(meta)?,
         },
-        address: spec.interface_addr.parse()?,
+        address: spec.interface_addr.parse::<HostAddr>()?.usable()?,
         ends: ends(spec)?,
     })
 }

@@ -22,8 +22,8 @@ pub enum TunnelType {
 
 /// Joins this cluster's VPC with one of another cluster through a tunnel between their gateways.
 ///
-/// Either by gateway (`clusterId`, `gatewayName`, `natGwDp`) or by VPC (`remoteCluster`, `remoteVpc`,
-/// `localVpc`).
+/// Either by gateway, with `clusterId`, `gatewayName` and `natGwDp`; or by VPC, with `remoteCluster`, `remoteVpc` and
+/// `localVpc`.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "kubeovn.ustc.io",
@@ -64,15 +64,17 @@ pub enum TunnelType {
         .message("remoteCluster, remoteVpc and localVpc go together")
 )]
 pub struct VpcNatTunnelSpec {
-    /// The address with prefix on the tunnel's link, like 10.100.0.1/24.
+    /// The address with prefix on the tunnel's link, like 10.100.0.1/24: one that a host can have, in a net from /8 to /32
+    /// that nothing else uses.
     #[schemars(
         length(max = 18),
         regex(
-            pattern = r"^((25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])/(3[0-2]|[12]?[0-9])$"
+            pattern = r"^((25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])\.){3}(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])/(3[0-2]|[12][0-9]|[89])$"
         )
     )]
     pub interface_addr: String,
-    /// The encapsulation; fixed once the tunnel was up.
+    /// The encapsulation; fixed once the tunnel was up. The VNI and the UDP port of a vxlan are the object's labels `vid`
+    /// (else 100) and `vx-port` (else 4789), the same on both ends.
     #[serde(default, rename = "type")]
     pub kind: TunnelType,
     /// The peer's cluster.

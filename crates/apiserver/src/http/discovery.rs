@@ -109,6 +109,8 @@ fn subresources(resource: &Resource) -> Vec<Subresource> {
             kind: "PodExecOptions".into(),
             verbs,
         });
+        let kind = resource.kind.clone();
+        found.push(Subresource { name: "log", group: "", version: "", kind, verbs: &["get"] });
     }
     let verbs: &[&str] = &["get", "patch", "update"];
     if resource.scale.is_some() {

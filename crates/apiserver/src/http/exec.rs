@@ -152,7 +152,7 @@ fn wanted(call: &Call) -> Result<ExecRequest, ApiError> {
 }
 
 /// The container asked for, or the only one.
-fn container(pod: &Value, name: &str, asked: &str) -> Result<String, ApiError> {
+pub(super) fn container(pod: &Value, name: &str, asked: &str) -> Result<String, ApiError> {
     let names = |list: &str| -> Vec<String> {
         let containers = pod["spec"][list].as_array().into_iter().flatten();
         containers.filter_map(|container| container["name"].as_str().map(str::to_owned)).collect()

@@ -5,6 +5,7 @@ mod asked;
 mod control;
 mod discovery;
 mod exec;
+mod log;
 mod negotiate;
 mod openapi;
 mod page;
@@ -187,6 +188,7 @@ async fn serve(call: &Call, request: Request<Body>) -> Result<Response, ApiError
         (Some("exec"), Method::GET | Method::POST) if exec::is_served(resource) => {
             exec::exec(call, request).await
         }
+        (Some("log"), Method::GET) if exec::is_served(resource) => log::log(call).await,
         (subresource, method) => Err(refused(resource, subresource, &method, request.uri().path())),
     }
 }
@@ -197,7 +199,7 @@ fn refused(resource: &Resource, subresource: Option<&str>, method: &Method, path
         None => true,
         Some("status") => resource.status,
         Some("scale") => resource.scale.is_some(),
-        Some("exec") => exec::is_served(resource),
+        Some("exec" | "log") => exec::is_served(resource),
         Some(_) => false,
     };
     if !known {

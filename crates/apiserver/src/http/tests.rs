@@ -234,3 +234,26 @@ async fn a_vanished_client_stops_its_command_even_with_stuck_input() {
     tokio::time::timeout(Duration::from_secs(20), noticed).await.expect("the command is stopped");
     server.abort();
 }
+
+#[tokio::test]
+async fn a_pods_log_is_text_and_empty_where_nobody_keeps_one() {
+    let (router, _) = serve(100);
+    let pod =
+        json!({ "metadata": { "name": "p" }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
+    assert_eq!(ask(&router, "POST", "/api/v1/namespaces/default/pods", pod).await.status(), 201);
+    let log = async |path: &str| {
+        ask(&router, "GET", &format!("/api/v1/namespaces/default/pods/{path}"), Value::Null).await
+    };
+    let answer = log("p/log?container=c&tailLines=5&follow=true").await;
+    assert_eq!(
+        (answer.status().as_u16(), &answer.headers()["content-type"]),
+        (200, &"text/plain".parse().unwrap())
+    );
+    assert!(answer.into_body().collect().await.unwrap().to_bytes().is_empty());
+    for (path, code) in
+        [("q/log", 404), ("p/log?container=x", 400), ("p/log?tailLines=-1", 400), ("p/log?tailLines=x", 400)]
+    {
+        assert_eq!(log(path).await.status(), code, "{path}");
+    }
+    assert_eq!(ask(&router, "GET", "/api/v1/nodes/n/log", Value::Null).await.status(), 404);
+}

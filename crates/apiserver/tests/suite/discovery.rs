@@ -93,6 +93,8 @@ async fn legacy_discovery_describes_the_core_resources() {
         }
         let exec = find(&list["resources"], "name", "pods/exec").unwrap();
         assert_eq!(exec["kind"], "PodExecOptions");
+        let log = find(&list["resources"], "name", "pods/log").unwrap();
+        assert_eq!((&log["kind"], &log["verbs"]), (&json!("Pod"), &json!(["get"])));
         assert!(has_verbs(exec, &["create", "get"]), "{exec}");
     })
     .await;

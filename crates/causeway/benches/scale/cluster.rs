@@ -77,7 +77,7 @@ impl Requests {
 }
 
 impl Cluster {
-    /// Fills a server with what kube-ovn and the exchange would have put there. The controller's kubeconfig is in
+    /// Fills a server with what kube-ovn would have put there. The controller's kubeconfig is in
     /// the folder.
     pub(crate) async fn start(exec: Arc<dyn Exec>, folder: &Path, shape: Shape) -> anyhow::Result<Cluster> {
         let cluster = match real::given() {
@@ -118,8 +118,12 @@ impl Cluster {
             ApiServer::Embedded(_) => None,
             ApiServer::Real(real) => Some(real.kubelet_port()),
         };
-        let put = |object| async { apply::one(&self.client, object).await.map(drop) };
-        stream::iter(objects::all(self.shape, kubelet)).map(Ok).try_for_each_concurrent(HANDS, put).await
+        self.put(objects::all(self.shape, kubelet)).await
+    }
+
+    /// Puts objects there, many at once.
+    pub(crate) async fn put(&self, objects: Vec<Value>) -> anyhow::Result<()> {
+        put(&self.client, objects).await
     }
 
     /// Takes everything away. Whoever used it has ended.
@@ -148,6 +152,16 @@ impl Cluster {
 
     pub(crate) fn tunnels(&self) -> Api<VpcNatTunnel> {
         Api::namespaced(self.client.clone(), NAMESPACE)
+    }
+
+    /// Waits until so many records of others have come home.
+    pub(crate) async fn came_home(&self, records: usize) -> anyhow::Result<()> {
+        let api = Api::<GatewayExIp>::namespaced(self.client.clone(), SYSTEM);
+        let others = ListParams::default().labels("localCluster!=c1");
+        while api.list_metadata(&others).await?.items.len() < records {
+            sleep(Duration::from_millis(250)).await;
+        }
+        Ok(())
     }
 
     /// Waits until the controller has published every gateway: it has seen them and works.
@@ -306,6 +320,12 @@ impl Cluster {
         }
         Ok(requests)
     }
+}
+
+/// Puts objects into a cluster, many at once.
+pub(crate) async fn put(client: &Client, objects: Vec<Value>) -> anyhow::Result<()> {
+    let put = |object| async { apply::one(client, object).await.map(drop) };
+    stream::iter(objects).map(Ok).try_for_each_concurrent(HANDS, put).await
 }
 
 pub(crate) fn is_ready(tunnel: &VpcNatTunnel) -> bool {

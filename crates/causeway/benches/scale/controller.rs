@@ -23,9 +23,14 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Starts it as a deployment would, but for the broker, and on the embedded server for the lease;
+    /// Starts it as a deployment would, with the kubeconfig of a broker if there is one, and on the embedded server
+    /// without a lease;
     /// `BENCH_CONTROLLER` may name another program than the one that was built with this.
-    pub(crate) fn start(cluster: &Cluster, folder: &Path) -> anyhow::Result<Controller> {
+    pub(crate) fn start(
+        cluster: &Cluster,
+        folder: &Path,
+        broker: Option<&Path>,
+    ) -> anyhow::Result<Controller> {
         let log = folder.join("controller.log");
         let usual = || env!("CARGO_BIN_EXE_causeway").into();
         let mut command = Command::new(std::env::var_os("BENCH_CONTROLLER").unwrap_or_else(usual));
@@ -33,6 +38,9 @@ impl Controller {
         command.args(["--cluster-id", "c1", "--globalnet-cidr", "242.0.0.0/16"]);
         let egress: Vec<String> = (1..=8).map(|host| format!("242.0.0.{host}")).collect();
         command.args(["--egress-ips", &egress.join(",")]);
+        if let Some(broker) = broker {
+            command.arg("--broker-kubeconfig").arg(broker);
+        }
         match cluster.lease_namespace() {
             Some(namespace) => command.args(["--lease-namespace", namespace]),
             None => command.arg("--no-leader-election"),

@@ -7,7 +7,7 @@ use anyhow::bail;
 
 use crate::cost;
 use crate::gateways::Gateways;
-use crate::shape::{self, PORT, Shape};
+use crate::shape::{self, OURS, PORT, Shape};
 
 /// What the bare commands cost.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ fn bare_commands(shape: Shape, tunnels: usize, gateway: usize) -> String {
             continue;
         }
         let (name, vni, range) = (shape::name(tunnel), shape::vni(tunnel), shape::range(peer));
-        let (remote, interface) = (shape::peer_external(peer), shape::interface(peer, 1));
+        let (remote, interface) = (shape::peer_external(peer), shape::interface(peer, OURS));
         links += &format!(
             "link add {name} type vxlan remote {remote} id {vni} dstport {PORT} dev net1\n\
              address add {interface} dev {name}\nlink set dev {name} up\nroute add {range} dev {name}\n"

@@ -4,12 +4,15 @@ use std::path::Path;
 
 use anyhow::bail;
 
+use crate::far;
 use crate::namespace::Namespace;
-use crate::shape;
+use crate::shape::{self, ROUTER};
 
 /// All gateways; they vanish with this value.
 pub(crate) struct Gateways {
     all: Vec<Namespace>,
+    /// What each reaches outside.
+    far: Vec<Namespace>,
     folder: tempfile::TempDir,
 }
 
@@ -37,8 +40,10 @@ impl Gateways {
             namespace.sh(&set_up(number))?;
             Ok(namespace)
         };
-        let all = (1..=count).map(make).collect::<anyhow::Result<_>>()?;
-        Ok(Gateways { all, folder })
+        let all: Vec<Namespace> = (1..=count).map(make).collect::<anyhow::Result<_>>()?;
+        let far = all.iter().map(|gateway| far::behind(gateway, Namespace::create(folder.path())?));
+        let far = far.collect::<anyhow::Result<_>>()?;
+        Ok(Gateways { all, far, folder })
     }
 
     /// A gateway, counted from 1.
@@ -48,6 +53,11 @@ impl Gateways {
 
     pub(crate) fn all(&self) -> &[Namespace] {
         &self.all
+    }
+
+    /// What lies outside of each.
+    pub(crate) fn far(&self) -> &[Namespace] {
+        &self.far
     }
 
     /// Counts what is in the kernels.
@@ -88,8 +98,7 @@ address add {external}/16 dev net1
 link set dev eth0 up
 link set dev eth0-far up
 link set dev net1 up
-link set dev net1-far up
-route add default via 172.50.0.1 dev net1
+route add default via {ROUTER} dev net1
 END
         echo 1 >/proc/sys/net/ipv4/ip_forward
         kind=nft

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::cluster::Cluster;
 use crate::controller::Controller;
 use crate::gateways::Gateways;
+use crate::objects;
 use crate::pretend::Pretend;
 use crate::shape::Shape;
 use crate::stage::timed;
@@ -34,8 +35,10 @@ async fn measure(size: usize) -> anyhow::Result<()> {
     let gateways = Arc::new(Gateways::create(1)?);
     let pretend = Arc::new(Pretend::new(gateways.clone()));
     let shape = Shape { gateways: size, peers: 1 };
+    gateways.raise(shape, 0..1)?;
     let cluster = Cluster::start(pretend.clone(), gateways.folder(), shape).await?;
-    let mut controller = Controller::start(&cluster, gateways.folder())?;
+    cluster.put(objects::records(shape.peers)).await?;
+    let mut controller = Controller::start(&cluster, gateways.folder(), None)?;
     timeout(PATIENCE, cluster.published()).await.context("the gateways' records")??;
     timed(&mut controller, cluster.create(0..1)).await.context("the real gateway")?;
     let rehearsed = async {

@@ -15,11 +15,14 @@
 #[path = "../../src/sandbox/apply.rs"]
 #[allow(dead_code, reason = "the sandbox uses all of it")]
 mod apply;
+mod broker;
 mod calm;
 mod cluster;
 mod controller;
 mod cost;
+mod crowd;
 mod exec;
+mod far;
 mod floor;
 mod gateways;
 mod idle;
@@ -41,9 +44,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
-const PARTS: [&str; 6] = ["single", "many", "one", "idle", "packets", "calm"];
+const PARTS: [&str; 7] = ["single", "many", "one", "crowd", "idle", "packets", "calm"];
 /// Those that are run unless some are named. `calm` takes ten minutes; packets do not meet the API server.
-const USUAL: [&str; 5] = ["single", "many", "one", "idle", "packets"];
+const USUAL: [&str; 6] = ["single", "many", "one", "crowd", "idle", "packets"];
 const USUAL_ON_REAL: [&str; 4] = ["single", "many", "one", "calm"];
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -67,6 +70,7 @@ fn main() -> anyhow::Result<ExitCode> {
                     "single" => single::run().await,
                     "many" => many::run().await,
                     "one" => one::run().await,
+                    "crowd" => crowd::run().await,
                     "idle" => idle::run().await,
                     "packets" => packets::run().await,
                     "calm" => calm::run().await,

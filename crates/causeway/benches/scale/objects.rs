@@ -2,12 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::shape::{self, Shape, UNDERLAY};
+use crate::shape::{self, OURS, ROUTER, Shape, UNDERLAY};
 
 /// Where the tunnels are.
 pub(crate) const NAMESPACE: &str = "ns1";
 /// Where gateways and records are.
 pub(crate) const SYSTEM: &str = "kube-system";
+/// Where the members meet at the broker.
+pub(crate) const MEETING: &str = "submariner-k8s-broker";
 /// On all that is put into the cluster, so that it is found again.
 pub(crate) const LABEL: &str = "bench.causeway/object";
 const PROVIDER: &str = "ovn-vpc-external-network.kube-system";
@@ -25,7 +27,7 @@ pub(crate) fn tunnel(number: usize, shape: Shape) -> Value {
         },
         "spec": {
             "type": "vxlan", "clusterId": format!("p{peer}"), "gatewayName": "gw",
-            "natGwDp": format!("g{gateway}"), "interfaceAddr": shape::interface(peer, 1),
+            "natGwDp": format!("g{gateway}"), "interfaceAddr": shape::interface(peer, OURS),
         },
     })
 }
@@ -35,7 +37,7 @@ pub(crate) fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// Everything but the tunnels and their namespace. A real server reaches the node's kubelet at the port.
+/// Everything but the tunnels, their namespace and the peers' records. A real server reaches the node's kubelet at the port.
 pub(crate) fn all(shape: Shape, kubelet: Option<u16>) -> Vec<Value> {
     let mut node = json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": "node1"},
@@ -51,16 +53,29 @@ pub(crate) fn all(shape: Shape, kubelet: Option<u16>) -> Vec<Value> {
             "apiVersion": "kubeovn.io/v1", "kind": "Subnet",
             "metadata": {"name": "ovn-vpc-external-network"},
             "spec": {
-                "protocol": "IPv4", "cidrBlock": UNDERLAY, "gateway": "172.50.0.1", "provider": PROVIDER,
+                "protocol": "IPv4", "cidrBlock": UNDERLAY, "gateway": ROUTER, "provider": PROVIDER,
             },
         }),
     ];
     all.extend((1..=shape.gateways).flat_map(|number| gateway(number, shape.peers)));
-    all.extend((1..=shape.peers).map(record));
-    for object in &mut all {
+    labelled(all)
+}
+
+/// The peers' records, as the exchange brings them home.
+pub(crate) fn records(peers: usize) -> Vec<Value> {
+    labelled((1..=peers).map(|peer| record(peer, &format!("gw-p{peer}"), SYSTEM)).collect())
+}
+
+/// The same at the broker.
+pub(crate) fn copies(peers: usize) -> Vec<Value> {
+    labelled((1..=peers).map(|peer| record(peer, &format!("gw.p{peer}"), MEETING)).collect())
+}
+
+fn labelled(mut objects: Vec<Value>) -> Vec<Value> {
+    for object in &mut objects {
         object["metadata"]["labels"][LABEL] = json!("");
     }
-    all
+    objects
 }
 
 /// A gateway with a VPC of its own, whose routes lead every peer's range to it.
@@ -136,13 +151,13 @@ fn container() -> Value {
     json!({"name": "vpc-nat-gw", "image": "docker.io/kubeovn/vpc-nat-gateway:v1.12.22"})
 }
 
-/// A peer's gateway, as the exchange brings it home.
-fn record(peer: usize) -> Value {
+/// A peer's gateway.
+fn record(peer: usize, name: &str, namespace: &str) -> Value {
     let (cluster, external) = (format!("p{peer}"), shape::peer_external(peer));
     json!({
         "apiVersion": "kubeovn.ustc.io/v1", "kind": "GatewayExIp",
         "metadata": {
-            "name": format!("gw-{cluster}"), "namespace": SYSTEM,
+            "name": name, "namespace": namespace,
             "labels": {
                 "localGateway": "gw", "localCluster": cluster, "localVpc": "vpc",
                 "submariner-io/clusterID": cluster, "submariner-io/originatingNamespace": SYSTEM,

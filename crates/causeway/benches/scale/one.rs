@@ -12,7 +12,7 @@ use crate::cost;
 use crate::floor::{self, Floor};
 use crate::gateways::Gateways;
 use crate::real;
-use crate::shape::{self, Shape};
+use crate::shape::{self, OURS, OURS_TOO, Shape};
 use crate::stage::{Built, Stage, timed};
 use crate::table::{Grid, met, middle, seconds, sizes};
 
@@ -21,7 +21,8 @@ const AIM: f64 = 1.3;
 /// Single changes are measured among so many.
 const MANY: usize = 1_000;
 const ROUNDS: usize = 10;
-const AIM_CHANGE: Duration = Duration::from_millis(300);
+/// For half of them.
+pub(crate) const AIM_CHANGE: Duration = Duration::from_millis(300);
 const AIM_CHANGE_CPU: Duration = Duration::from_millis(100);
 
 struct Row {
@@ -32,12 +33,12 @@ struct Row {
 }
 
 /// One kind of change, one at a time.
-struct Changes {
-    what: &'static str,
+pub(crate) struct Changes {
+    pub(crate) what: &'static str,
     /// Each until it is said to be done.
-    times: Vec<Duration>,
+    pub(crate) times: Vec<Duration>,
     /// The controller's CPU time for each, until nothing more was asked.
-    cpu: Duration,
+    pub(crate) cpu: Duration,
     /// The commands' CPU time for each.
     commands_cpu: Duration,
     /// How many commands each took.
@@ -68,11 +69,12 @@ async fn measure(size: usize) -> anyhow::Result<Row> {
     Ok(Row { built, down, floor, changes })
 }
 
-async fn change(stage: &mut Stage, size: usize) -> anyhow::Result<Vec<Changes>> {
+/// One changed, one created and one deleted, again and again.
+pub(crate) async fn change(stage: &mut Stage, size: usize) -> anyhow::Result<Vec<Changes>> {
     let number = size / 2;
     let mut changed = Changes::of("changed");
     for round in 0..ROUNDS {
-        let end = if round % 2 == 0 { 2 } else { 1 };
+        let end = if round % 2 == 0 { OURS_TOO } else { OURS };
         changed
             .round(stage, async |stage| timed(&mut stage.controller, stage.cluster.change(number, end)).await)
             .await?;
@@ -80,6 +82,7 @@ async fn change(stage: &mut Stage, size: usize) -> anyhow::Result<Vec<Changes>> 
         let shown = stage.gateways.all()[0].sh(&format!("ip -4 addr show dev {}", shape::name(number)))?;
         ensure!(shown.contains(&address), "{address} should be there, but {shown}");
     }
+    stage.raise(size..size + 1)?;
     let (mut created, mut deleted) = (Changes::of("created"), Changes::of("deleted"));
     for _ in 0..ROUNDS {
         created

@@ -2,7 +2,7 @@
 //! through one with a thousand, by turns.
 //!
 //! ```text
-//!  near ── eth0 [gateway: route, SNAT, segment size] t0 … t999 ── net1 ── far: one end by bare commands
+//!  near ── eth0 [gateway: route, SNAT, segment size] t0 … t999 ── net1 ── far: the other ends
 //! ```
 //!
 //! The tunnel that is used is the one whose rule is last, so a new flow is compared with all the others first.
@@ -15,7 +15,7 @@ use anyhow::Context;
 
 use crate::gateways::Gateways;
 use crate::namespace::Namespace;
-use crate::shape::{self, PORT, Shape};
+use crate::shape::{self, Shape};
 use crate::stage::Stage;
 use crate::table::{Grid, middle};
 use crate::traffic::Ends;
@@ -24,18 +24,17 @@ const MANY: usize = 1_000;
 const ROUNDS: u16 = 5;
 /// New flows in each round.
 const FLOWS: u16 = 1_000;
-/// The far end of the tunnel.
-const LINK: &str = "vx";
 
 /// A gateway with tunnels, and both ends of one of them.
 struct Path {
     tunnels: usize,
     near: Namespace,
-    far: Namespace,
+    /// The far end of the tunnel.
+    link: String,
     far_address: Ipv4Addr,
     /// Rules that every packet is compared with.
     clamps: usize,
-    _gateways: Arc<Gateways>,
+    gateways: Arc<Gateways>,
     bulk: Vec<f64>,
     small: Vec<f64>,
     flows: Vec<f64>,
@@ -59,16 +58,15 @@ impl Path {
     async fn lay(tunnels: usize) -> anyhow::Result<Path> {
         let gateways = Gateways::create(1)?;
         let gateway = &gateways.all()[0];
-        let (near, far) = (Namespace::create(gateways.folder())?, Namespace::create(gateways.folder())?);
-        let move_link = |link, to: &Namespace| format!("ip link set dev {link} netns {}\n", to.pid());
-        gateway.sh(&format!("set -e\n{}{}", move_link("eth0-far", &near), move_link("net1-far", &far)))?;
+        let near = Namespace::create(gateways.folder())?;
+        gateway.sh(&format!("ip link set dev eth0-far netns {}", near.pid()))?;
         let (host, lan) = (shape::inside(1, 10), shape::lan(1));
         near.sh(&format!(
             "ip -batch - <<END\nlink set dev lo up\naddress add {host}/24 dev eth0-far\n\
              link set dev eth0-far up\nroute add default via {lan}\nEND\n"
         ))?;
-        far.sh("ip -batch - <<END\nlink set dev lo up\nlink set dev net1-far up\nEND\n")?;
-        let mut stage = Stage::set(gateways, Shape { gateways: 1, peers: tunnels }).await?;
+        let shape = Shape { gateways: 1, peers: tunnels };
+        let mut stage = Stage::set(gateways, shape).await?;
         stage.build(tunnels).await?;
         // What was built stays, and nobody looks at it while packets are counted.
         let gateways = stage.end().await?;
@@ -77,14 +75,14 @@ impl Path {
             "{ iptables-legacy -t mangle -S FORWARD; iptables-nft -t mangle -S FORWARD; } 2>/dev/null \
              | grep -c causeway; true",
         )?;
-        far.sh(&far_end(peer))?;
+        gateways.answer_alone(shape, peer - 1)?;
         let path = Path {
             tunnels,
             near,
-            far,
+            link: shape::far_name(peer - 1),
             far_address: shape::peer_host(peer, 1),
             clamps: clamps.trim().parse()?,
-            _gateways: gateways,
+            gateways,
             bulk: Vec::new(),
             small: Vec::new(),
             flows: Vec::new(),
@@ -94,12 +92,12 @@ impl Path {
     }
 
     fn ends(&self) -> Ends<'_> {
-        Ends { near: &self.near, far: &self.far, far_address: self.far_address }
+        Ends { near: &self.near, far: &self.gateways.far()[0], far_address: self.far_address }
     }
 
     fn measure(&mut self, round: u16) -> anyhow::Result<()> {
         self.bulk.push(self.ends().bulk()?);
-        self.small.push(self.ends().small(LINK)?);
+        self.small.push(self.ends().small(&self.link)?);
         let first = 10_000 + round * FLOWS;
         self.flows.push(self.ends().new_flows(first..first + FLOWS)?.as_secs_f64());
         Ok(())
@@ -114,18 +112,6 @@ fn last_peer(gateway: &Namespace, peers: usize) -> anyhow::Result<usize> {
     let last = rules.lines().last().context("no rule")?;
     let named = |peer: &usize| last.contains(&format!(" {} ", shape::range(*peer)));
     (1..=peers).find(named).with_context(|| format!("whose rule is {last}?"))
-}
-
-/// A peer's gateway, of one tunnel, with a host in it.
-fn far_end(peer: usize) -> String {
-    let (own, gateway) = (shape::peer_external(peer), shape::external(1));
-    let (vni, interface, host) = (shape::vni(peer - 1), shape::interface(peer, 2), shape::peer_host(peer, 1));
-    format!(
-        "ip -batch - <<END\naddress add {own}/16 dev net1-far\n\
-         link add {LINK} type vxlan local {own} remote {gateway} id {vni} dstport {PORT} dev net1-far\n\
-         address add {interface} dev {LINK}\nlink set dev {LINK} up\naddress add {host}/32 dev lo\n\
-         route add 242.0.0.0/16 dev {LINK}\nEND\n"
-    )
 }
 
 fn print(paths: &[Path]) -> anyhow::Result<()> {

@@ -2,10 +2,16 @@
 
 use std::net::Ipv4Addr;
 
-/// Outside; the way out of it is `172.50.0.1`.
+/// Where gateways are outside, and the router by which they reach their peers.
 pub(crate) const UNDERLAY: &str = "172.50.0.0/16";
+pub(crate) const ROUTER: &str = "172.50.0.1";
 /// The port of every tunnel.
 pub(crate) const PORT: u16 = 4789;
+
+/// Addresses on the link to a peer: ours, the peer's, and another that we may have.
+pub(crate) const OURS: usize = 1;
+pub(crate) const FAR: usize = 2;
+pub(crate) const OURS_TOO: usize = 3;
 
 /// How many gateways there are, and how many clusters their tunnels lead to. Both are counted from 1, tunnels
 /// from 0.
@@ -26,6 +32,11 @@ impl Shape {
 /// The name of a tunnel, and of its link.
 pub(crate) fn name(tunnel: usize) -> String {
     format!("t{tunnel}")
+}
+
+/// The name of the link at its other end.
+pub(crate) fn far_name(tunnel: usize) -> String {
+    format!("f{tunnel}")
 }
 
 /// Tells the tunnels of one gateway apart on the wire.
@@ -64,9 +75,15 @@ pub(crate) fn external(gateway: usize) -> Ipv4Addr {
     address([172, 50, 16, 0], gateway)
 }
 
-/// A peer's gateway outside.
+/// The Ethernet address of all links of a gateway, which follows from where it is outside.
+pub(crate) fn mac(gateway: usize) -> String {
+    let [a, b, c, d] = external(gateway).octets();
+    format!("02:43:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
+}
+
+/// A peer's gateway outside, in the range that is kept for benchmarks.
 pub(crate) fn peer_external(peer: usize) -> Ipv4Addr {
-    address([172, 50, 128, 0], peer)
+    address([198, 18, 0, 0], peer)
 }
 
 /// A host of a peer's range of global addresses, which has 24 bits.
@@ -79,7 +96,12 @@ pub(crate) fn range(peer: usize) -> String {
     format!("{}/24", peer_host(peer, 0))
 }
 
-/// An end of the link to a peer: ours is the first, and the second is free.
+/// An address on the link to a peer.
+pub(crate) fn inner(peer: usize, end: usize) -> Ipv4Addr {
+    address([10, 128, 0, 0], peer * 8 + end)
+}
+
+/// The same with its prefix.
 pub(crate) fn interface(peer: usize, end: usize) -> String {
-    format!("{}/30", address([10, 128, 0, 0], peer * 4 + end))
+    format!("{}/29", inner(peer, end))
 }

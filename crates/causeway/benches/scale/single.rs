@@ -45,6 +45,7 @@ struct Sample {
 /// Measures and prints.
 pub(crate) async fn run() -> anyhow::Result<()> {
     let mut stage = Stage::set(Gateways::create(SHAPE.gateways)?, SHAPE).await?;
+    stage.gateways.raise(SHAPE, 0..2 * ROUNDS)?;
     let (mut new, mut empty, mut known) = (Vec::new(), Vec::new(), Vec::new());
     for gateway in 1..=ROUNDS {
         // Tunnels go round the gateways.

@@ -1,16 +1,19 @@
 //! A cluster, its gateways and a controller, from nothing to nothing.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::broker::Broker;
 use crate::cluster::{Cluster, Requests};
 use crate::controller::Controller;
 use crate::cost;
 use crate::exec::GatewayExec;
 use crate::gateways::{Gateways, Held};
+use crate::objects;
 use crate::shape::Shape;
 
 /// The longest that one size may take to come up, or to go.
@@ -24,6 +27,7 @@ pub(crate) struct Stage {
     pub(crate) exec: Arc<GatewayExec>,
     pub(crate) cluster: Cluster,
     pub(crate) controller: Controller,
+    shape: Shape,
 }
 
 /// What it cost to bring up so many tunnels at once.
@@ -53,15 +57,39 @@ impl Stage {
         let gateways = Arc::new(gateways);
         let exec = Arc::new(GatewayExec::new(gateways.clone()));
         let cluster = Cluster::start(exec.clone(), gateways.folder(), shape).await?;
-        let controller = Controller::start(&cluster, gateways.folder())?;
-        let stage = Stage { gateways, exec, cluster, controller };
+        cluster.put(objects::records(shape.peers)).await?;
+        let controller = Controller::start(&cluster, gateways.folder(), None)?;
+        Stage { gateways, exec, cluster, controller, shape }.begun().await
+    }
+
+    /// The same, where the peers' records are at a broker.
+    pub(crate) async fn at_broker(
+        gateways: Gateways,
+        shape: Shape,
+        broker: &Broker,
+    ) -> anyhow::Result<Stage> {
+        let gateways = Arc::new(gateways);
+        let exec = Arc::new(GatewayExec::new(gateways.clone()));
+        let cluster = Cluster::start(exec.clone(), gateways.folder(), shape).await?;
+        let controller = Controller::start(&cluster, gateways.folder(), Some(broker.kubeconfig()))?;
+        Stage { gateways, exec, cluster, controller, shape }.begun().await
+    }
+
+    async fn begun(self) -> anyhow::Result<Stage> {
+        let stage = self;
         timeout(PATIENCE, stage.cluster.published()).await.context("the gateways' records")??;
         stage.idle().await?;
         Ok(stage)
     }
 
+    /// Makes the other ends of tunnels.
+    pub(crate) fn raise(&self, tunnels: Range<usize>) -> anyhow::Result<()> {
+        self.gateways.raise(self.shape, tunnels)
+    }
+
     /// Creates tunnels until all are ready, and sees that the kernels have them.
     pub(crate) async fn build(&mut self, size: usize) -> anyhow::Result<Built> {
+        self.raise(0..size)?;
         let (before, cpu, clock) =
             (self.cluster.requests().await?, self.controller.cpu()?, self.exec.clock());
         let commands = cost::children()?;
@@ -70,6 +98,9 @@ impl Stage {
         let (commands_cpu, commands_time) =
             (cost::children()? - commands, self.exec.clock().time - clock.time);
         self.holds(size)?;
+        for tunnel in [0, size / 2, size - 1] {
+            self.gateways.ask(self.shape, tunnel)?;
+        }
         self.idle().await?;
         let (settled, cpu_settled) =
             (self.cluster.requests().await?.since(&before), self.controller.cpu()? - cpu);

@@ -150,6 +150,11 @@ impl Exec for PodExec {
         entry.end(&end);
         end
     }
+
+    /// Nothing runs in a pod but what is asked for, so its log is of that.
+    async fn log(&self, namespace: &str, pod: &str) -> String {
+        self.log.of_pod(namespace, pod)
+    }
 }
 
 /// Kills all that an exec started, unless it was let go.

@@ -6,7 +6,7 @@ mod overheard;
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use causeway_apiserver::{ExecEnd, ExecIo, ExecRequest};
@@ -18,7 +18,10 @@ use overheard::{Input, Output};
 
 /// Written to by every exec of one cluster.
 #[derive(Debug)]
-pub(super) struct ExecLog(Arc<Mutex<File>>);
+pub(super) struct ExecLog {
+    file: Arc<Mutex<File>>,
+    path: PathBuf,
+}
 
 impl ExecLog {
     /// The log of a cluster in the sandbox's folder.
@@ -26,8 +29,18 @@ impl ExecLog {
         let logs = folder.join("logs");
         std::fs::create_dir_all(&logs)?;
         let path = logs.join(format!("{cluster}-execs.jsonl"));
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(ExecLog(Arc::new(Mutex::new(file))))
+        let file = OpenOptions::new().create(true).append(true).open(&path)?;
+        Ok(ExecLog { file: Arc::new(Mutex::new(file)), path })
+    }
+
+    /// The lines about one pod.
+    pub(super) fn of_pod(&self, namespace: &str, pod: &str) -> String {
+        let text = std::fs::read_to_string(&self.path).unwrap_or_default();
+        let is_its = |line: &&str| {
+            let line: Value = serde_json::from_str(line).unwrap_or_default();
+            line["namespace"] == namespace && line["pod"] == pod
+        };
+        text.split_inclusive('\n').filter(is_its).collect()
     }
 
     /// A command begins. What comes back belongs to its end.
@@ -36,7 +49,7 @@ impl ExecLog {
             "exec": number, "pod": request.pod, "namespace": request.namespace, "user": request.user,
             "kind": kind(&request.command),
         });
-        let lines = Lines { file: self.0.clone(), facts };
+        let lines = Lines { file: self.file.clone(), facts };
         lines.write(json!({"event": "start"}));
         Entry { lines, input: Arc::default(), ended: false }
     }
@@ -170,6 +183,8 @@ mod tests {
         assert_eq!((&lines[1]["exit"], &lines[0]["user"]), (&json!(65), &json!("replica-a")));
         assert_eq!(facts(&lines[2]), (json!(4), json!("other"), json!("start")));
         assert_eq!(lines[3]["failed"], "its caller went away");
+        assert_eq!(log.of_pod("kube-system", "vpc-nat-gw-gw1-0").lines().count(), 4);
+        assert_eq!(log.of_pod("kube-system", "vpc-nat-gw-gw2-0"), "");
     }
 
     #[tokio::test]

@@ -2,17 +2,22 @@
 //!
 //! A folder that was given keeps its logs; everything that only means something while the sandbox
 //! runs goes at the end. A folder of our own goes as a whole.
+//!
+//! Two sandboxes in one folder would take each other's files away, so whoever is in it holds its lock. The kernel lets
+//! go of a lock with its process, however that ends.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use tempfile::TempDir;
 
 /// Says that everything is up.
 const READY: &str = "ready";
+/// Whose folder it is.
+const PID: &str = "sandbox.pid";
 /// Files of the pods.
 const PODS: &str = "pods";
 
@@ -21,24 +26,30 @@ const PODS: &str = "pods";
 pub(super) struct Folder {
     path: PathBuf,
     own: Option<TempDir>,
+    /// Open as long as the folder is ours.
+    _lock: File,
 }
 
 impl Folder {
     /// The given folder, made if needed, or a temporary one.
     pub(super) fn open(given: Option<&Path>) -> anyhow::Result<Folder> {
-        let folder = match given {
+        let (path, own) = match given {
             Some(path) => {
                 let what = || format!("cannot make the folder {}", path.display());
                 DirBuilder::new().recursive(true).mode(0o700).create(path).with_context(what)?;
-                Folder { path: path.canonicalize().with_context(what)?, own: None }
+                (path.canonicalize().with_context(what)?, None)
             }
             None => {
                 let own = tempfile::Builder::new().prefix("causeway-sandbox-").tempdir();
                 let own = own.context("cannot make a temporary folder")?;
-                Folder { path: own.path().to_owned(), own: Some(own) }
+                (own.path().to_owned(), Some(own))
             }
         };
+        let lock = lock(&path)?;
+        let folder = Folder { path, own, _lock: lock };
         folder.sweep();
+        let pid = format!("{}\n", std::process::id());
+        fs::write(folder.path.join(PID), pid).context("cannot write the sandbox's pid")?;
         for part in ["logs", PODS] {
             fs::create_dir_all(folder.path.join(part)).context("cannot make the sandbox's folders")?;
         }
@@ -84,6 +95,25 @@ impl Folder {
     }
 }
 
+/// Locks a folder, or says who has done so.
+fn lock(path: &Path) -> anyhow::Result<File> {
+    let what = || format!("cannot lock the folder {}", path.display());
+    let folder = File::open(path).with_context(what)?;
+    match folder.try_lock() {
+        Ok(()) => Ok(folder),
+        Err(TryLockError::Error(error)) => Err(error).with_context(what),
+        Err(TryLockError::WouldBlock) => {
+            let pid = fs::read_to_string(path.join(PID)).unwrap_or_default();
+            let holder =
+                if pid.is_empty() { "another sandbox".into() } else { format!("pid {}", pid.trim()) };
+            bail!(
+                "the folder {} is in use by {holder}: give another --dir, or end that first",
+                path.display()
+            )
+        }
+    }
+}
+
 impl Drop for Folder {
     fn drop(&mut self) {
         self.sweep();
@@ -107,6 +137,18 @@ mod tests {
         let mut left: Vec<_> = fs::read_dir(&given).expect("kept").flatten().map(|e| e.file_name()).collect();
         left.sort();
         assert_eq!(left, ["logs", "notes.txt"]);
+    }
+
+    #[test]
+    fn a_folder_in_use_is_refused_by_its_users_pid_until_it_is_free() {
+        let given = tempfile::tempdir().expect("temp folder");
+        let first = Folder::open(Some(given.path())).expect("folder");
+        first.mark_ready().expect("ready");
+        let refused = Folder::open(Some(given.path())).expect_err("it is in use").to_string();
+        assert!(refused.contains(&format!("is in use by pid {}:", std::process::id())), "{refused}");
+        assert!(given.path().join(READY).exists(), "what the first has there stays");
+        drop(first);
+        Folder::open(Some(given.path())).expect("it is free again");
     }
 
     #[test]

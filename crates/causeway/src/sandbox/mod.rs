@@ -87,10 +87,10 @@ use up::Sandbox;
 /// Exit code of a run that was interrupted before it could say anything.
 const INTERRUPTED: u8 = 130;
 
-/// Run two clusters on this machine and join their VPCs.
+/// Run two clusters or more on this machine and join their VPCs.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How many clusters to run.
+    /// How many clusters to run; the first gets a tunnel to each of the others.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=9))]
     pub(crate) clusters: u8,
     /// Use these API servers in place of embedded ones: one per cluster, then the broker's. They must have no
@@ -101,9 +101,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", env = "CAUSEWAY_KUBELET", default_value = "causeway-kubelet")]
     pub(crate) kubelet: PathBuf,
     /// Make no tunnel: only the clusters and their controllers.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "apply")]
     pub(crate) bare: bool,
-    /// Apply this manifest to cluster1 and its mirror image to the peer, in place of the own tunnel.
+    /// Apply this manifest, which has a VpcNatTunnel, to cluster1 and its mirror image to the peer, in place of the own
+    /// tunnels.
     #[arg(long, value_name = "FILE")]
     pub(crate) apply: Option<PathBuf>,
     /// Have the controllers serve rules too, on loopback, with data planes under which a rule is changed.
@@ -135,7 +136,7 @@ pub(crate) struct Args {
     /// too.
     #[arg(long, value_name = "URL", conflicts_with = "measure")]
     pub(crate) neutron: Option<String>,
-    /// Prove that packets cross, then exit: 0 if they did, 1 if not.
+    /// Prove that packets cross, then exit: 0 if they did, 1 if not. With --bare: that the gateways were exchanged.
     #[arg(long)]
     pub(crate) once: bool,
     /// Measure the time to the first packet of N new tunnels, one after another, then exit.
@@ -188,7 +189,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         ended = live(&args, &folder, &mut sandbox, &mut ready) => ended,
         () = stop.asked() => Ok(()),
     };
-    progress.stage("taking everything down");
+    if sandbox.has_begun() {
+        progress.stage("taking everything down");
+    }
     tokio::select! {
         () = sandbox.end() => {}
         () = stop.asked() => {}
@@ -237,7 +240,7 @@ async fn live(
         folder.mark_ready()?;
     }
     if report.stays {
-        sandbox.progress.note("running until Ctrl-C");
+        sandbox.progress.say("running until Ctrl-C");
         return Err(sandbox.first_failure().await);
     }
     Ok(())

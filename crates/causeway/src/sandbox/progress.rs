@@ -37,7 +37,12 @@ impl Progress {
         self.line(&format!("✔ {text}"));
     }
 
-    /// Something to know, now or later.
+    /// How things are.
+    pub(super) fn say(&self, text: &str) {
+        self.line(text);
+    }
+
+    /// Something to worry about, now or later.
     pub(super) fn note(&self, text: &str) {
         self.line(&format!("! {text}"));
     }

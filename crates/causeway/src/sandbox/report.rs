@@ -56,7 +56,15 @@ pub(super) struct ClusterReport {
     pub(super) kubeconfig: PathBuf,
     pub(super) globalnet: String,
     pub(super) server_address: String,
-    pub(super) gateways: Vec<String>,
+    pub(super) gateways: Vec<GatewayReport>,
+}
+
+/// One of its gateways.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct GatewayReport {
+    pub(super) name: String,
+    /// Outside.
+    pub(super) address: String,
 }
 
 /// One end of a tunnel, from the object's status.
@@ -109,12 +117,13 @@ impl Report {
         let mut text = String::new();
         let mut clusters = table(&["CLUSTER", "API SERVER", "GLOBALNET", "SERVER", "GATEWAYS"]);
         for cluster in &self.clusters {
+            let gateways = cluster.gateways.iter().map(|it| format!("{} {}", it.name, it.address));
             clusters.add_row([
                 &cluster.name,
                 &cluster.server,
                 &cluster.globalnet,
                 &cluster.server_address,
-                &cluster.gateways.join(", "),
+                &gateways.collect::<Vec<_>>().join(", "),
             ]);
         }
         let _ = writeln!(text, "{clusters}");
@@ -204,6 +213,8 @@ impl Report {
         let second = self.clusters.get(1).map(|cluster| cluster.server_address.clone());
         let target = self.proof.as_ref().map(|proof| proof.target.to_string()).or(second).unwrap_or_default();
         let config = kubeconfig(&self.folder, "cluster1");
+        let names = self.clusters.iter().map(|cluster| cluster.name.as_str()).chain(["broker"]);
+        let names: Vec<&str> = names.collect();
         let speak = if tools::exists("ping") {
             format!("kubectl exec -n ns1 client -- ping -c 3 {target}")
         } else {
@@ -212,18 +223,26 @@ impl Report {
             )
         };
         format!(
-            "Kubeconfigs: {}/{{cluster1,cluster2,…,broker}}.kubeconfig. Try in another terminal:\n  \
+            "Kubeconfigs: {}/{{{}}}.kubeconfig\nTry in another terminal:\n  \
              export KUBECONFIG={}\n  \
              kubectl get vpcnattunnels,gatewayexips -A\n  \
              {speak}\n  \
              kubectl exec -n kube-system vpc-nat-gw-gw1-0 -- ip route{}{}{}",
-            self.folder.display(),
-            config.display(),
+            pasteable(&self.folder),
+            names.join(","),
+            pasteable(&config),
             self.rules.first().map(rules_next).unwrap_or_default(),
             self.nodes.first().map(NodesReport::next).unwrap_or_default(),
             self.networks.first().map(|networks| networks.next(&self.folder)).unwrap_or_default(),
         )
     }
+}
+
+/// A path as a shell takes it for one.
+fn pasteable(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 fn rules_next(served: &RulesReport) -> String {
@@ -262,6 +281,27 @@ mod tests {
         let fresh = TunnelReport::read("cluster1", &json!({"metadata": {"name": "demo"}}));
         assert!(!fresh.ready);
         assert_eq!(fresh.message, "no condition yet");
+    }
+
+    #[test]
+    fn what_is_proposed_can_be_pasted() {
+        let cluster = |name: &str| ClusterReport {
+            name: name.into(),
+            server: String::new(),
+            kubeconfig: PathBuf::new(),
+            globalnet: String::new(),
+            server_address: "242.1.1.20".into(),
+            gateways: Vec::new(),
+        };
+        let clusters = ["cluster1", "cluster2", "cluster3"].map(cluster).to_vec();
+        let proposed = |folder: &str| {
+            Report { clusters: clusters.clone(), ..Report::new(Path::new(folder)) }.what_next()
+        };
+        let plain = proposed("/tmp/demo");
+        assert!(plain.contains("/tmp/demo/{cluster1,cluster2,cluster3,broker}.kubeconfig\n"), "{plain}");
+        assert!(plain.contains("export KUBECONFIG=/tmp/demo/cluster1.kubeconfig\n"), "{plain}");
+        let odd = proposed("/tmp/it's ü");
+        assert!(odd.contains(r"export KUBECONFIG='/tmp/it'\''s ü/cluster1.kubeconfig'"), "{odd}");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::given::{self, Given, StandIn};
 use super::kubelet::Kubelet;
 use super::kubeovn;
 use super::pod_status;
-use super::report::ClusterReport;
+use super::report::{ClusterReport, GatewayReport};
 use super::running::RunningPods;
 use super::submariner::{self, BROKER, BrokerAccess};
 use super::topology::Fabric;
@@ -199,7 +199,10 @@ impl Site {
     /// For the table of what is up.
     pub(super) fn report(&self, folder: &Path) -> ClusterReport {
         let cluster = self.cluster;
-        let gateway = |gateway: Gateway| format!("{} {}", gateway.name(), cluster.external(gateway));
+        let gateway = |gateway: Gateway| GatewayReport {
+            name: gateway.name().into(),
+            address: cluster.external(gateway).to_string(),
+        };
         ClusterReport {
             name: cluster.id(),
             server: self.server.url(),

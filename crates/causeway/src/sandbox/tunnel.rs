@@ -15,20 +15,25 @@ use super::addresses::{Cluster, Gateway, WORKLOADS};
 /// An object and the number (from 0) of the cluster it is for.
 pub(super) type Placed = (usize, Value);
 
-/// The sandbox's own tunnel between the first gateways of the first two clusters.
+/// The sandbox's own tunnels between the first gateways of the first cluster and of each other one: `demo` to the second,
+/// `demo3` to the third, …
 pub(super) fn demo(clusters: &[Cluster]) -> Vec<Placed> {
     let gateway = Gateway::Gw1.name();
-    let end = |peer: &Cluster, address: &str| {
-        json!({
+    let tunnel = |at: usize, peer: &Cluster| {
+        let name = if at == 1 { "demo".to_owned() } else { format!("demo{}", at + 1) };
+        let near = json!({
             "apiVersion": "kubeovn.ustc.io/v1", "kind": "VpcNatTunnel",
-            "metadata": {"name": "demo", "namespace": WORKLOADS},
+            // A gateway tells its tunnels apart by VNI; 100 is the one that needs no label.
+            "metadata": {"name": name, "namespace": WORKLOADS, "labels": {"vid": (99 + at).to_string()}},
             "spec": {
                 "type": "vxlan", "clusterId": peer.id(), "gatewayName": gateway,
-                "natGwDp": gateway, "interfaceAddr": address,
+                "natGwDp": gateway, "interfaceAddr": format!("10.100.{}.1/24", at - 1),
             },
-        })
+        });
+        let far = mirror(&near, clusters[0]);
+        [(0, near), (at, far)]
     };
-    vec![(0, end(&clusters[1], "10.100.0.1/24")), (1, end(&clusters[0], "10.100.0.2/24"))]
+    clusters.iter().enumerate().skip(1).flat_map(|(at, peer)| tunnel(at, peer)).collect()
 }
 
 /// A manifest's objects for cluster1, and their mirror images for the clusters they name.
@@ -36,8 +41,13 @@ pub(super) fn from_file(file: &Path, clusters: &[Cluster]) -> anyhow::Result<Vec
     let what = || format!("cannot read the manifest {}", file.display());
     let text = std::fs::read_to_string(file).with_context(what)?;
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).with_context(what)?;
-    let objects = documents.into_iter().filter(|document| !document.is_null());
-    Ok(objects.flat_map(|object| both_ends(object, clusters)).collect())
+    let objects: Vec<Value> = documents.into_iter().filter(|document| !document.is_null()).collect();
+    anyhow::ensure!(
+        objects.iter().any(is_tunnel),
+        "{} has no VpcNatTunnel to prove; with --bare anything else can be applied by kubectl",
+        file.display()
+    );
+    Ok(objects.into_iter().flat_map(|object| both_ends(object, clusters)).collect())
 }
 
 /// The cluster at the far end of the placed tunnels, for the proof.
@@ -148,9 +158,42 @@ mod tests {
     fn a_file_may_hold_several_documents() {
         let folder = tempfile::tempdir().expect("temp folder");
         let file = folder.path().join("m.yaml");
-        std::fs::write(&file, "---\nkind: A\n---\nkind: B\n").expect("written");
+        std::fs::write(&file, "---\nkind: VpcNatTunnel\n---\nkind: B\n").expect("written");
         let placed = from_file(&file, &Cluster::first(2)).expect("two documents");
         assert_eq!(placed.len(), 4);
         assert_eq!(placed[2].1["kind"], "B");
+    }
+
+    #[test]
+    fn a_file_without_a_tunnel_is_refused_since_nothing_could_be_proved() {
+        let folder = tempfile::tempdir().expect("temp folder");
+        let file = folder.path().join("m.yaml");
+        for text in ["", "---\n", "kind: ConfigMap\nmetadata: {name: x}\n"] {
+            std::fs::write(&file, text).expect("written");
+            let refused = from_file(&file, &Cluster::first(2)).expect_err("no tunnel").to_string();
+            assert!(refused.contains("has no VpcNatTunnel"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn every_cluster_has_a_tunnel_of_its_own_with_the_first() {
+        let placed = demo(&Cluster::first(3));
+        let facts = |(at, object): &Placed| {
+            let text =
+                |pointer: &str| object.pointer(pointer).and_then(Value::as_str).expect("text").to_owned();
+            let [name, peer, vni, address] =
+                ["/metadata/name", "/spec/clusterId", "/metadata/labels/vid", "/spec/interfaceAddr"]
+                    .map(text);
+            format!("{at} {name} {peer} {vni} {address}")
+        };
+        assert_eq!(
+            placed.iter().map(facts).collect::<Vec<_>>(),
+            [
+                "0 demo cluster2 100 10.100.0.1/24",
+                "1 demo cluster1 100 10.100.0.2/24",
+                "0 demo3 cluster3 101 10.100.1.1/24",
+                "2 demo3 cluster1 101 10.100.1.2/24",
+            ]
+        );
     }
 }

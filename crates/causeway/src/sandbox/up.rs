@@ -52,6 +52,8 @@ pub(super) struct Sandbox {
     tasks: Tasks,
     controllers: Tasks,
     stop: CancellationToken,
+    /// Whether there may be something to take down.
+    begun: bool,
     /// Index of the cluster to call from cluster1, when there is a tunnel.
     far: Option<usize>,
     /// The data planes, when rules were asked for.
@@ -72,11 +74,17 @@ impl Sandbox {
             tasks: JoinSet::new(),
             controllers: JoinSet::new(),
             stop: CancellationToken::new(),
+            begun: false,
             far: None,
             rules: None,
             nodes: None,
             networks: None,
         }
+    }
+
+    /// Whether there may be something to take down.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun
     }
 
     /// Starts everything; what it does then is its own business.
@@ -89,6 +97,7 @@ impl Sandbox {
             None => tunnel::demo(&clusters),
         };
         self.far = (!placed.is_empty()).then(|| tunnel::far_end(&placed));
+        self.begun = true;
         let path = folder.path();
         let mut networks = match Cloud::asked(args) {
             Some(cloud) => Some(Networks::create(cloud, &clusters, path).await?),
@@ -120,7 +129,7 @@ impl Sandbox {
         for (at, object) in placed {
             place(&sites[at], object).await?;
         }
-        self.progress.done("kube-ovn's and Submariner's objects, and the tunnel if there is one");
+        self.progress.done("kube-ovn's and Submariner's objects, and the tunnels if there are any");
         let ports =
             if args.rules { (0..clusters.len()).map(Ports::choose).collect() } else { Ok(Vec::new()) };
         let ports: Vec<Ports> = ports?;

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::support::tunnels::{NS, join, vxlan, with_vni};
 use super::support::{Cluster, PATIENCE, Sandbox};
-use super::{FAR, reported, stays_calm, undisturbed};
+use super::{FAR, mentioned, reported, stays_calm, undisturbed};
 
 #[tokio::test]
 async fn a_gateway_that_is_missing_or_not_running_is_named_and_harms_no_other() {
@@ -21,7 +21,7 @@ async fn a_gateway_that_is_missing_or_not_running_is_named_and_harms_no_other() 
     let gone = ["wait", "--for=delete", "pod/vpc-nat-gw-gw2-0", "-n", "kube-system", "--timeout=60s"];
     one.kubectl(&gone).await.ok();
     one.create(&vxlan("asleep", "gw2", "cluster2/gw2", "10.108.0.1/24")).await;
-    reported(&one, "asleep", "GatewayNotRunning", &["gateway gw2 is not running"]).await;
+    mentioned(&one, "asleep", "GatewayNotRunning", &["gateway gw2 is not running"]).await;
     undisturbed(&one, "vx0").await;
     stays_calm(&one).await;
     one.kubectl(&["delete", "vnt", "-n", NS, "nowhere", "asleep", "--timeout=60s"]).await.ok();

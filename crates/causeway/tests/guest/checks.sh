@@ -63,7 +63,7 @@ kernel_makes_gre() {
 # cluster2 straight.
 packets_cross_once() {
   local report status=0
-  report=$(causeway sandbox --bare --once --apply /guest/samples/tunnel.yaml --iptables nft --timeout 180 -o json \
+  report=$(causeway sandbox --once --apply /guest/samples/tunnel.yaml --iptables nft --timeout 180 -o json \
     --nodes 2 --nodes-backend vxlan,host-gw --nodes-ipv6) || status=$?
   report=${report//[$'\n' ]/}
   printf '%s' "$report" >/tmp/once.json
@@ -73,7 +73,7 @@ packets_cross_once() {
 
 # For good, with the variant that the gateway's own scripts would choose.
 sandbox_stays() {
-  causeway sandbox --bare --apply /guest/samples/tunnel.yaml --timeout 180 --dir "$folder" >/tmp/sandbox.log 2>&1 &
+  causeway sandbox --apply /guest/samples/tunnel.yaml --timeout 180 --dir "$folder" >/tmp/sandbox.log 2>&1 &
   sandbox=$!
   until [[ -e $folder/ready ]]; do
     kill -0 "$sandbox" 2>/dev/null || { cat /tmp/sandbox.log; return 1; }

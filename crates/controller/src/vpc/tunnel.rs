@@ -5,6 +5,7 @@ use causeway_api::vpc::{LooseTunnel, VpcNatTunnel, parse};
 use causeway_core::ObjectKey;
 use causeway_core::condition::{Condition, Truth};
 use causeway_core::vpc::objects::{TUNNEL_FINALIZER, Tunnel};
+use causeway_core::vpc::outcome::Trouble;
 use causeway_core::vpc::status::{self, CLEANUP_BLOCKED, Finalizer, LAST_KNOWN, READY, TunnelStatus};
 use causeway_core::vpc::{Change, Event};
 use jiff::Timestamp;
@@ -85,7 +86,8 @@ impl Vpc {
             let unseen = |it: Option<&Condition>| it.is_some_and(|it| it.status == Truth::Unknown);
             let is_sight = unseen(Some(after)) || good && unseen(before);
             if !same && !first_time_up && !is_sight {
-                self.announce(term, tunnel, !good, &after.reason, after.message.clone());
+                let warning = !good && !Trouble::is_routine(&after.reason, tunnel.status.initialized);
+                self.announce(term, tunnel, warning, &after.reason, after.message.clone());
             }
         }
     }

@@ -261,7 +261,17 @@ impl Grounds<'_> {
         local: Ipv4Addr,
     ) -> Result<TunnelWant, Trouble> {
         let ours = self.own.range()?;
+        if self.own.cluster() == Some(&peer.cluster) {
+            return Err(Trouble::Invalid(format!(
+                "clusterId {} is this cluster itself; a tunnel leads to a gateway of another one",
+                peer.cluster
+            )));
+        }
         let (remote, remote_range) = self.records.find(peer)?;
+        if remote == local {
+            let why = format!("externalip {remote} is the address of this gateway too");
+            return Err(Trouble::PeerInvalid { peer: peer.clone(), why });
+        }
         if ours.overlaps(remote_range) {
             return Err(Trouble::RangeOverlap { cluster: peer.cluster.clone(), theirs: remote_range, ours });
         }

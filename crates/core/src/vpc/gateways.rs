@@ -267,6 +267,7 @@ impl Gateways {
         let declared = self.declared.get(name.as_str());
         if declared.is_some_and(|gateway| gateway.no_default_eip) {
             let mine = self.eips_of.of(name).filter_map(|eip| Some((eip, self.eips.get(eip)?)));
+            let mine = mine.filter(|(_, eip)| is_of_host(eip.address));
             let first = mine.min_by_key(|(name, eip)| (eip.created, *name));
             return first.map(|(_, eip)| eip.address).ok_or_else(|| {
                 let why = "is declared with noDefaultEIP, and no IptablesEIP with an address names it";
@@ -283,7 +284,7 @@ impl Gateways {
         }
         let provider = subnet.and_then(|subnet| subnet.provider.as_deref()).unwrap_or(DEFAULT_PROVIDER);
         let annotation = || lacks(pod, &format!("{provider}.kubernetes.io/ip_address"));
-        pod.external.get(provider).copied().ok_or_else(annotation)
+        pod.external.get(provider).copied().filter(|address| is_of_host(*address)).ok_or_else(annotation)
     }
 
     /// The VPC of a gateway: as declared, else as the pod says, else by its subnet. Unknown stays unknown.
@@ -295,6 +296,12 @@ impl Gateways {
         };
         declared.or(pod.vpc.as_deref()).or_else(by_subnet)
     }
+}
+
+/// Whether others can reach a host by an address; what is published must be such a one.
+fn is_of_host(address: Ipv4Addr) -> bool {
+    let is_nobodys = address.octets()[0] == 0 || address.is_multicast() || address.is_broadcast();
+    !is_nobodys && !address.is_loopback() && !address.is_link_local()
 }
 
 fn lacks(pod: &GatewayPod, annotation: &str) -> Trouble {

@@ -252,9 +252,15 @@ pub fn repairs(before: Option<&Outcome>, pod_uid: &str, want: &Want, planned: &P
     }
 }
 
-/// What a few actions did, by their names; none if there are none.
+/// What a few actions for one tunnel, or for all, did; none if there are none. With a link comes all that is on it and
+/// leads to it, which nobody needs to read one by one.
 fn in_words<'a>(actions: impl Iterator<Item = &'a Action>) -> Option<String> {
-    let words: Vec<String> = actions.map(ToString::to_string).collect();
+    let actions: Vec<&Action> = actions.collect();
+    let made = actions.iter().find(|action| matches!(action, Action::LinkAdd { .. }));
+    if let Some(made) = made {
+        return Some(format!("{made} and all of it"));
+    }
+    let words: Vec<String> = actions.iter().map(ToString::to_string).collect();
     (!words.is_empty()).then(|| words.join(", "))
 }
 

@@ -181,6 +181,16 @@ impl Trouble {
         }
     }
 
+    /// Whether a reason to be down is a stage of an ordinary day and no alarm: a peer that has never been known is still
+    /// awaited, and a gateway's pod may be replaced at any time. Their sentence is said either way.
+    pub fn is_routine(reason: &str, was_up_before: bool) -> bool {
+        match reason {
+            "PeerUnknown" => !was_up_before,
+            "GatewayNotRunning" => true,
+            _ => false,
+        }
+    }
+
     /// Whether it is about what peers say of themselves, and another's peer says too.
     pub(super) fn is_of_peer(&self) -> bool {
         matches!(self, Self::Conflict { claim: Claim::Range(_) | Claim::GreEnd(_), .. })
@@ -225,6 +235,28 @@ impl Trouble {
             | Self::ExecRefused(_)
             | Self::ExecTimedOut(_)
             | Self::CommandFailed(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happens_on_an_ordinary_day_is_no_alarm() {
+        let peer = Peer { cluster: "c2".parse().expect("an id"), gateway: "gw1".parse().expect("a name") };
+        let gateway = peer.gateway.clone();
+        let awaited = Trouble::PeerUnknown(peer);
+        let replaced = Trouble::GatewayNotRunning { gateway: gateway.clone(), why: "it has no pod".into() };
+        let lost = Trouble::GatewayLost { gateway, node: "node1".into() };
+        let refused = Trouble::ExecRefused("forbidden".into());
+        for (trouble, new, was_up) in
+            [(awaited, true, false), (replaced, true, true), (lost, false, false), (refused, false, false)]
+        {
+            let reason = trouble.reason();
+            assert_eq!(Trouble::is_routine(reason, false), new, "{reason} of a new tunnel");
+            assert_eq!(Trouble::is_routine(reason, true), was_up, "{reason} of one that was up");
         }
     }
 }

@@ -47,3 +47,36 @@ fn of_several_addresses_outside_none_is_guessed_while_the_subnet_is_missing() {
     let record = exchange::own_record(&world.state, &"gw1".parse().expect("name"));
     assert!(!matches!(record, RecordTask::Create(_) | RecordTask::Update { .. }), "{record:?}");
 }
+
+#[test]
+fn an_address_that_no_host_has_is_not_published_and_what_was_built_stays() {
+    for address in ["0.0.0.0", "127.0.0.1", "169.254.1.1", "224.0.0.1", "255.255.255.255"] {
+        let mut world = World::new();
+        world.tunnel("ns1/demo", |_| {});
+        world.visit("gw1");
+        assert_eq!(world.reason("ns1/demo"), "Up");
+        let mut moved = pod("gw1", "vpc-nat-gw-gw1-0", 254, 11);
+        moved.pod.uid = "u1".into();
+        moved.external.values_mut().for_each(|it| *it = address.parse().expect("an address"));
+        world.state.apply(Event::Pods(Change::Put(moved.pod.key.clone(), moved)));
+        assert_eq!(world.reason("ns1/demo"), "GatewayIncomplete", "{address}");
+        let task = compile::gateway(&world.state, &"gw1".parse().expect("name")).expect("a pod");
+        assert!(task.want.frozen.contains(&key("ns1/demo")), "what it has stays");
+        let record = exchange::own_record(&world.state, &"gw1".parse().expect("name"));
+        assert!(
+            !matches!(record, RecordTask::Create(_) | RecordTask::Update { .. }),
+            "{address}: {record:?}"
+        );
+    }
+}
+
+#[test]
+fn an_address_that_both_ends_claim_turns_nothing() {
+    let mut world = World::new();
+    world.tunnel("ns1/demo", |_| {});
+    world.visit("gw1");
+    world.record("cluster2/gw1", "172.50.16.11", "242.1.0.0/16");
+    assert_eq!(world.reason("ns1/demo"), "PeerInvalid");
+    let task = compile::gateway(&world.state, &"gw1".parse().expect("name")).expect("a pod");
+    assert!(task.want.frozen.contains(&key("ns1/demo")), "what it has stays");
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::world::{self, World, key};
-use causeway_core::vpc::objects::{Ends, NodeHealth};
+use causeway_core::vpc::objects::{Ends, NodeHealth, TunnelSpec};
 use causeway_core::vpc::outcome::{judge, repairs};
 use causeway_core::vpc::status::{CLEANUP_BLOCKED, Finalizer, READY, ROUTED, SEGMENT_SIZE};
 use causeway_core::vpc::{
@@ -97,6 +97,16 @@ fn missing_facts_are_named() {
     let mut world = World::new();
     world.tunnel("ns1/demo", |t| world::on_gateway(t, "gw9"));
     assert_eq!(world.reason("ns1/demo"), "GatewayNotFound");
+}
+
+#[test]
+fn a_tunnel_to_the_cluster_it_is_in_is_told_so() {
+    let mut world = World::new();
+    world.tunnel("ns1/demo", |tunnel| {
+        let Ok(TunnelSpec { ends: Ends::ByGateway { peer, .. }, .. }) = &mut tunnel.spec else { panic!() };
+        peer.cluster = "cluster1".parse().expect("an id");
+    });
+    assert_eq!(world.reason("ns1/demo"), "InvalidSpec");
 }
 
 #[test]
