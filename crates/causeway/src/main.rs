@@ -4,6 +4,7 @@ mod clusters;
 #[cfg(feature = "completion")]
 mod completion;
 mod controller;
+mod diagnose;
 mod networks;
 #[cfg(feature = "node")]
 mod node;
@@ -49,6 +50,12 @@ enum Command {
     ///
     /// Exits with 0 if all is well, with 1 if something is not, and with 2 if a cluster could not be asked.
     Status(status::Args),
+    /// Walk a packet's way through a tunnel and name the first hop that it does not get past.
+    ///
+    /// Looks at objects, gateways and, by a few pings from inside the gateway, at packets; changes nothing. With the peer's
+    /// kubeconfig or context too, it looks at both ends. Exits with 0 if all is well, with 1 if a hop is broken, and with 2
+    /// if that could not be seen.
+    Diagnose(diagnose::Args),
     /// Rules as data planes see them: what they get, and who they are.
     #[command(subcommand)]
     Rules(rules::Command),
@@ -110,6 +117,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             runtime()?.block_on(node::run(args))
         }
         Command::Status(args) => runtime()?.block_on(status::run(args)),
+        Command::Diagnose(args) => runtime()?.block_on(diagnose::run(args)),
         Command::Rules(command) => runtime()?.block_on(rules::run(command)),
         Command::Crds { enable } => {
             let crds = enable.into_iter().flat_map(controller::RoomName::crds).collect();

@@ -4,6 +4,7 @@
 //! and [`trouble`] says in one line what is wrong with it and what to do.
 
 mod kubeconfig;
+mod list;
 mod trouble;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 
 use kubeconfig::Kubeconfigs;
+pub(crate) use list::{Listed, list};
 pub(crate) use trouble::Trouble;
 
 /// Which cluster a command is about.

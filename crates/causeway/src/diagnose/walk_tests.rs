@@ -1,0 +1,1 @@
+//! The walk, fact by fact.
