@@ -12,7 +12,7 @@ use causeway_core::vpc::objects::{Ends, Peer, Tunnel};
 use causeway_core::vpc::status::{self, READY};
 use causeway_core::vpc::{UNDERLAY_LINK, Want, compile, plan};
 use causeway_core::{GatewayName, Ipv4Cidr, ObjectKey};
-use causeway_datapath::vpc::{Commands, Datapath, Looked, Question};
+use causeway_datapath::vpc::{Beyond, Commands, Datapath, Looked, Question};
 use causeway_datapath::{RunError, Trouble};
 use tokio::sync::Mutex;
 
@@ -50,7 +50,7 @@ impl Site {
     }
 
     /// One end of a tunnel; packets are asked about it only where its link is up.
-    pub(super) async fn end(&self, tunnel: &Tunnel, target: Option<Ipv4Addr>) -> End {
+    pub(super) async fn end(&self, tunnel: &Tunnel, beyond: Beyond) -> End {
         let state = &self.seen.state;
         let mut end = End {
             cluster: self.name.clone(),
@@ -76,7 +76,7 @@ impl Site {
         let routed = state.routed(gateway, wanted.tunnel.remote_range);
         end.routed = routed.map(|(vpc, lan, leads)| (vpc.to_owned(), lan, leads));
         let held = self.held(&task.pod.key).await.map(|have| holds(&task.want, &tunnel.key, have));
-        if let Some(question) = held.as_ref().ok().and_then(|held| question(&wanted, held, target)) {
+        if let Some(question) = held.as_ref().ok().and_then(|held| question(&wanted, held, beyond)) {
             let answers = self.commands(&task.pod.key).examine(&question).await;
             end.answers = Some(answers.map_err(unlooked));
         }
@@ -132,14 +132,14 @@ fn holds(want: &Want, key: &ObjectKey, have: Have) -> Held {
 }
 
 /// What to ask packets; nothing where there is no link to ask through.
-fn question(wanted: &Wanted, held: &Held, target: Option<Ipv4Addr>) -> Option<Question> {
+fn question(wanted: &Wanted, held: &Held, beyond: Beyond) -> Option<Question> {
     held.have.links.get(wanted.link.as_str()).filter(|link| link.up)?;
     let range = wanted.tunnel.remote_range;
     Some(Question {
         link: wanted.link.clone(),
         remote: wanted.tunnel.remote,
         anybody: somewhere(range, RandomState::new().hash_one(range)),
-        target: target.filter(|target| range.contains(*target)),
+        beyond,
         mtu: held.have.links.get(UNDERLAY_LINK)?.mtu,
     })
 }

@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use causeway_core::vpc::objects::{Ends, Peer, Tunnel};
+use causeway_datapath::vpc::Beyond;
 use clap::ValueEnum;
 use futures::StreamExt;
 use futures::future::join_all;
@@ -198,7 +199,8 @@ async fn see((context, cluster): (Option<String>, Result<Cluster, Trouble>)) -> 
 
 /// Looks at both ends of a tunnel at once, and walks.
 async fn follow(near: &Site, others: &[&Site], tunnel: &Tunnel, target: Option<Ipv4Addr>) -> Diagnosis {
-    let (end, far) = tokio::join!(near.end(tunnel, target), other_end(near, others, tunnel));
+    let beyond = target.map_or(Beyond::Router, Beyond::Target);
+    let (end, far) = tokio::join!(near.end(tunnel, beyond), other_end(near, others, tunnel));
     let facts = Facts { near: end, far, target };
     Diagnosis::new(&near.name, tunnel, walk::walk(&facts))
 }
@@ -213,7 +215,7 @@ async fn other_end(near: &Site, others: &[&Site], tunnel: &Tunnel) -> Far {
     };
     let to = Peer { cluster: own.clone(), gateway: gateway.clone() };
     match site.tunnel_between(&peer.gateway, &to) {
-        Some(tunnel) => Far::Seen(Box::new(site.end(tunnel, None).await)),
+        Some(tunnel) => Far::Seen(Box::new(site.end(tunnel, Beyond::Nothing).await)),
         None => Far::NoneBack { cluster: site.name.clone(), to },
     }
 }

@@ -29,10 +29,21 @@ pub struct Question {
     pub remote: Ipv4Addr,
     /// Any address behind the peer. Best one that nobody was asked about lately: an old answer would pass for a new one.
     pub anybody: Ipv4Addr,
-    /// One behind the peer whose owner is to answer.
-    pub target: Option<Ipv4Addr>,
+    /// Whether to ask farther than the peer.
+    pub beyond: Beyond,
     /// The longest packet that the gateway's link outside takes.
     pub mtu: u32,
+}
+
+/// How far to ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beyond {
+    /// To the peer only.
+    Nothing,
+    /// To whoever is behind it.
+    Router,
+    /// To the owner of an address.
+    Target(Ipv4Addr),
 }
 
 /// What was answered.
@@ -116,10 +127,14 @@ fn micros(milliseconds: f64) -> u32 {
 impl<R: Run> Commands<R> {
     /// Asks about one tunnel; takes two seconds where nobody answers.
     pub async fn examine(&self, question: &Question) -> Result<Answers, Trouble> {
-        let Question { link, remote, anybody, target, mtu } = question;
+        let Question { link, remote, anybody, beyond, mtu } = question;
         let size = mtu.saturating_sub(HEADERS);
-        let target = target.map_or_else(|| "-".to_owned(), |target| target.to_string());
-        let input = format!("{link} {remote} {size} {anybody} {target}\n");
+        let beyond = match beyond {
+            Beyond::Nothing => "- no".to_owned(),
+            Beyond::Router => format!("{anybody} no"),
+            Beyond::Target(target) => format!("{target} yes"),
+        };
+        let input = format!("{link} {remote} {size} {anybody} {beyond}\n");
         let answer = self.run(&EXAMINE, "causeway-examine", input.as_bytes()).await?;
         Ok(answers(&answer.sections))
     }

@@ -1,6 +1,7 @@
 # Asks packets about one tunnel, changes nothing. One line of input: the tunnel's link, the peer's address outside, the size
-# of an echo that fills a packet there, an address behind the peer that nobody need have, and one that is to answer, or -.
-read -r -t 5 link remote size anybody target
+# of an echo that fills a packet there, an address behind the peer that nobody need have, the address to ask for what lies
+# behind the peer (or -), and whether that one is to answer itself.
+read -r -t 5 link remote size anybody beyond whole
 # Two questions each: the first may have to wait for ARP.
 ask() { section "$1" ping -n -c 2 -i 0.3 -W 1.5 "${@:2}"; }
 pass_on() { while IFS= read -r line; do printf '%s\n' "$line"; done; }
@@ -13,11 +14,8 @@ chain() {
 }
 # All at once, since silence takes two seconds; each answer is printed in one piece.
 if has ping; then
-  last=$target
-  if [[ $target == - ]]; then last=$anybody; fi
-  exec 3< <(ask outside "$remote") 4< <(ask full -M do -s "$size" "$remote")
-  exec 5< <(ask gateway -t 1 "$anybody") 6< <(ask router -t 2 "$last")
-  if [[ $target != - ]]; then exec 7< <(ask target "$target"); else exec 7</dev/null; fi
+  exec 3< <(ask outside "$remote") 4< <(ask full -M do -s "$size" "$remote") 5< <(ask gateway -t 1 "$anybody")
+  exec 6< <([[ $beyond != - ]] && ask router -t 2 "$beyond") 7< <([[ $whole == yes ]] && ask target "$beyond")
 fi
 section forward chain FORWARD
 section input chain INPUT

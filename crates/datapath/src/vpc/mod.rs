@@ -26,7 +26,7 @@ use async_trait::async_trait;
 use causeway_core::vpc::{Have, Plan};
 
 pub use self::commands::Commands;
-pub use self::examine::{Answers, Echo, Question};
+pub use self::examine::{Answers, Beyond, Echo, Question};
 pub use self::memory::Memory;
 pub use self::monitor::{Heard, Monitor};
 use crate::Trouble;
