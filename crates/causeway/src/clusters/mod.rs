@@ -47,6 +47,38 @@ impl OneCluster {
     }
 }
 
+/// Which clusters a command is about: the first one's tunnels, seen from others' ends too.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Clusters {
+    /// The kubeconfig; several, one after the other, for several clusters. Without it kubectl's rules hold: the files that the
+    /// variable KUBECONFIG lists, merged, else ~/.kube/config, else the pod's own account.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Vec<PathBuf>,
+    /// Its context, or several (a,b or repeated): the first is the cluster whose tunnels are meant, others are their peers'.
+    /// Without it the current one.
+    #[arg(long, value_name = "NAME,…")]
+    context: Vec<String>,
+}
+
+impl Clusters {
+    /// Connects to all of them.
+    pub(crate) async fn reach(&self) -> Result<Reached, Trouble> {
+        if self.kubeconfig.len() < 2 {
+            return reach(self.kubeconfig.first().map(PathBuf::as_path), &self.context, false).await;
+        }
+        if !self.context.is_empty() {
+            return Err(Trouble::new(
+                "with several --kubeconfig the current context of each is used: leave --context out",
+            ));
+        }
+        let mut reached = Reached::new();
+        for file in &self.kubeconfig {
+            reached.extend(reach(Some(file), &[], false).await?);
+        }
+        Ok(reached)
+    }
+}
+
 /// A cluster and the way to it.
 #[derive(Clone)]
 pub(crate) struct Cluster {

@@ -20,7 +20,6 @@ mod walk_tests;
 
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use causeway_core::vpc::objects::{Ends, Peer, Tunnel};
@@ -29,7 +28,7 @@ use clap::ValueEnum;
 use futures::StreamExt;
 use futures::future::join_all;
 
-use crate::clusters::{self, Cluster, Reached, Trouble};
+use crate::clusters::{Cluster, Clusters, Reached, Trouble};
 use crate::table::terminal;
 use ends::Site;
 use facts::{Facts, Far};
@@ -57,39 +56,6 @@ pub(crate) struct Args {
     /// How to print.
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value = "text")]
     output: Output,
-}
-
-/// Which clusters a command is about: the first one's tunnels, seen from others' ends too.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Clusters {
-    /// The kubeconfig; several, one after the other, for several clusters. Without it kubectl's rules hold: the files that the
-    /// variable KUBECONFIG lists, merged, else ~/.kube/config, else the pod's own account.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Vec<PathBuf>,
-    /// Its context, or several (a,b or repeated): the first is the cluster whose tunnels are meant, others are their peers'.
-    /// Without it the current one.
-    #[arg(long, value_name = "NAME,…")]
-    pub(crate) context: Vec<String>,
-}
-
-impl Clusters {
-    /// Connects to all of them.
-    pub(crate) async fn reach(&self) -> Result<Reached, Trouble> {
-        if self.kubeconfig.len() < 2 {
-            return clusters::reach(self.kubeconfig.first().map(PathBuf::as_path), &self.context, false)
-                .await;
-        }
-        if !self.context.is_empty() {
-            return Err(Trouble::new(
-                "with several --kubeconfig the current context of each is used: leave --context out",
-            ));
-        }
-        let mut reached = Reached::new();
-        for file in &self.kubeconfig {
-            reached.extend(clusters::reach(Some(file), &[], false).await?);
-        }
-        Ok(reached)
-    }
 }
 
 /// How to print.
@@ -126,11 +92,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The same as a document, for whoever gathers: all tunnels of the first cluster.
-pub(crate) async fn document(reached: Reached) -> serde_json::Result<String> {
-    let clusters = Clusters { kubeconfig: Vec::new(), context: Vec::new() };
+pub(crate) async fn document(reached: Reached) -> serde_json::Result<serde_json::Value> {
+    let clusters = Clusters::default();
     let (namespace, all_namespaces, to, output) = (None, true, None, Output::Json);
     let args = Args { tunnel: None, clusters, namespace, all_namespaces, to, output };
-    serde_json::to_string_pretty(&diagnose(&args, reached).await)
+    serde_json::to_value(diagnose(&args, reached).await)
 }
 
 async fn diagnose(args: &Args, reached: Reached) -> Document {

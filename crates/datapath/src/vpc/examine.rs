@@ -92,7 +92,7 @@ impl Echo {
     }
 
     /// From what `ping` printed; the last answer counts, since the first question may have come before the way was known.
-    fn parse(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         text.lines().filter_map(Self::line).last().unwrap_or(Self::Silent)
     }
 
