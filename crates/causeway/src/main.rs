@@ -1,10 +1,13 @@
 //! The `causeway` command: the controller, the sandbox, and small helps for people.
 
+mod check;
 mod clusters;
 #[cfg(feature = "completion")]
 mod completion;
 mod controller;
 mod daemon;
+mod diagnose;
+mod gather;
 mod networks;
 #[cfg(feature = "node")]
 mod node;
@@ -47,6 +50,23 @@ enum Command {
     ///
     /// Exits with 0 if all is well, with 1 if something is not, and with 2 if a cluster could not be asked.
     Status(status::Args),
+    /// Walk a packet's way through a tunnel and name the first hop that it does not get past.
+    ///
+    /// Looks at objects, gateways and, by a few pings from inside the gateway, at packets; changes nothing. With the peer's
+    /// kubeconfig or context too, it looks at both ends. Exits with 0 if all is well, with 1 if a hop is broken, and with 2
+    /// if that could not be seen.
+    Diagnose(diagnose::Args),
+    /// Transfer something between two clusters' workloads: echoes, long packets and some megabytes over TCP.
+    ///
+    /// Runs commands in two pods that are there already, and creates nothing. The one that speaks first needs bash, head, yes,
+    /// sha1sum and ping, the other one sh, and perl or python3. Exits with 0 if all arrived, with 1 if it did not, and
+    /// with 2 if it could not be tried.
+    Check(check::Args),
+    /// Gather everything that a stranger needs to help, in one archive, secrets left out.
+    ///
+    /// Objects, what gateways hold, the controller's logs and metrics, and what `status` and `diagnose` say. Exits with 0 if
+    /// all could be read, and with 2 if not: then the archive holds what could, and says what not.
+    Gather(gather::Args),
     /// Rules as data planes see them: what they get, and who they are.
     #[command(subcommand)]
     Rules(rules::Command),
@@ -106,6 +126,9 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             runtime()?.block_on(node::run(args))
         })),
         Command::Status(args) => runtime()?.block_on(status::run(args)),
+        Command::Diagnose(args) => runtime()?.block_on(diagnose::run(args)),
+        Command::Check(args) => runtime()?.block_on(check::run(args)),
+        Command::Gather(args) => runtime()?.block_on(gather::run(args)),
         Command::Rules(command) => runtime()?.block_on(rules::run(command)),
         Command::Crds { enable } => {
             let crds = enable.into_iter().flat_map(controller::RoomName::crds).collect();

@@ -209,6 +209,11 @@ impl Ipv4Cidr {
         self.0
     }
 
+    /// The first address in it.
+    pub fn first(self) -> Ipv4Addr {
+        self.0.network()
+    }
+
     /// The last address in it, alone.
     pub fn last(self) -> Self {
         Self(Ipv4Net::from(self.0.broadcast()))

@@ -4,6 +4,7 @@
 //! and [`trouble`] says in one line what is wrong with it and what to do.
 
 mod kubeconfig;
+mod list;
 mod trouble;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 
 use kubeconfig::Kubeconfigs;
+pub(crate) use list::{Listed, list};
 pub(crate) use trouble::Trouble;
 
 /// Which cluster a command is about.
@@ -42,6 +44,38 @@ impl OneCluster {
             }
         };
         Cluster::new(config).map(|cluster| cluster.client)
+    }
+}
+
+/// Which clusters a command is about: the first one's tunnels, seen from others' ends too.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Clusters {
+    /// The kubeconfig; several, one after the other, for several clusters. Without it kubectl's rules hold: the files that the
+    /// variable KUBECONFIG lists, merged, else ~/.kube/config, else the pod's own account.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Vec<PathBuf>,
+    /// Its context, or several (a,b or repeated): the first is the cluster whose tunnels are meant, others are their peers'.
+    /// Without it the current one.
+    #[arg(long, value_name = "NAME,…")]
+    context: Vec<String>,
+}
+
+impl Clusters {
+    /// Connects to all of them.
+    pub(crate) async fn reach(&self) -> Result<Reached, Trouble> {
+        if self.kubeconfig.len() < 2 {
+            return reach(self.kubeconfig.first().map(PathBuf::as_path), &self.context, false).await;
+        }
+        if !self.context.is_empty() {
+            return Err(Trouble::new(
+                "with several --kubeconfig the current context of each is used: leave --context out",
+            ));
+        }
+        let mut reached = Reached::new();
+        for file in &self.kubeconfig {
+            reached.extend(reach(Some(file), &[], false).await?);
+        }
+        Ok(reached)
     }
 }
 

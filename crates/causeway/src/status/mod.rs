@@ -127,6 +127,14 @@ async fn show(args: &Args, reached: Reached) -> anyhow::Result<u8> {
     Ok(document.code())
 }
 
+/// The same as a document, for whoever gathers.
+pub(crate) async fn document(reached: Reached) -> serde_json::Result<serde_json::Value> {
+    let scope = Scope { namespace: None, prefix: DEFAULT_PREFIX.into() };
+    let seen = join_all(reached.into_iter().map(|(context, cluster)| see(context, cluster, &scope))).await;
+    let sites: Vec<_> = seen.into_iter().map(|seen| Site::new(seen.context, seen.picture)).collect();
+    serde_json::to_value(watch::document(&sites))
+}
+
 /// What a first look at a cluster gave.
 struct Seen {
     context: Option<String>,

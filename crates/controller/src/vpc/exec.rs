@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use causeway_api::vpc::parse::GATEWAY_CONTAINER;
+use causeway_core::ObjectKey;
 use causeway_core::vpc::objects::PodRef;
 use causeway_datapath::{Output, Run, RunError, SEEN, end_of};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
-use kube::Api;
 use kube::api::{AttachParams, AttachedProcess};
+use kube::{Api, Client};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -35,6 +36,8 @@ const PER_BYTE: Duration = Duration::from_micros(10);
 pub struct PodExec {
     pods: Api<Pod>,
     pod: String,
+    /// The container, where it is not up to the pod.
+    container: Option<String>,
     limit: Duration,
     farewells: TaskTracker,
 }
@@ -46,16 +49,24 @@ impl PodExec {
         Self {
             pods,
             pod: pod.key.name().into(),
+            container: Some(GATEWAY_CONTAINER.into()),
             limit: room.options.exec_timeout,
             farewells: room.farewells.clone(),
         }
     }
 
+    /// For any pod and one of its containers, or the one that the pod has chosen, on behalf of a person.
+    pub fn of(client: &Client, pod: &ObjectKey, container: Option<&str>, limit: Duration) -> Self {
+        let pods = Api::namespaced(client.clone(), pod.namespace());
+        let (pod, container) = (pod.name().into(), container.map(Into::into));
+        Self { pods, pod, container, limit, farewells: TaskTracker::new() }
+    }
+
     /// Starts a command whose end is the caller's business; dropping the process ends it. Whoever asks for its
     /// stderr must read it, or the command stops when the pipe is full.
     pub async fn start(&self, argv: &[&str], stderr: bool) -> Result<AttachedProcess, RunError> {
-        let params = AttachParams::default()
-            .container(GATEWAY_CONTAINER)
+        let container = self.container.clone();
+        let params = AttachParams { container, ..AttachParams::default() }
             .stdin(true)
             .stdout(true)
             .stderr(stderr)

@@ -9,6 +9,7 @@
 //! This file is what is known; `state/` is what an event touches, one file per thing that events are about.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 use self::records::exchanged;
 use super::admission::Admission;
@@ -110,9 +111,17 @@ impl State {
     }
 
     /// Whether a VPC leads a range to an address; unknown where the VPC is.
-    pub(super) fn leads(&self, vpc: &str, range: Ipv4Cidr, next_hop: std::net::Ipv4Addr) -> Option<bool> {
+    pub(super) fn leads(&self, vpc: &str, range: Ipv4Cidr, next_hop: Ipv4Addr) -> Option<bool> {
         let routes = self.routes.get(vpc)?;
         Some(range.covering().any(|range| routes.contains(&StaticRoute { next_hop, range })))
+    }
+
+    /// Whether the VPC of a gateway leads a range to it: the VPC, the gateway's address there, and the answer. Nothing where
+    /// any of that is not known.
+    pub fn routed(&self, gateway: &GatewayName, range: Ipv4Cidr) -> Option<(&str, Ipv4Addr, bool)> {
+        let located = self.gateways.locate(gateway).ok()?;
+        let (vpc, lan) = (located.vpc.as_deref()?, located.lan?);
+        Some((vpc, lan, self.leads(vpc, range, lan)?))
     }
 
     /// The same knowledge, with all that follows from it worked out from nothing. It must not differ; tests

@@ -57,7 +57,7 @@ impl<R: Run> Commands<R> {
     }
 
     /// The name is for whoever reads audits or lists processes.
-    async fn run(&self, script: &str, name: &str, stdin: &[u8]) -> Result<Answer, Trouble> {
+    pub(super) async fn run(&self, script: &str, name: &str, stdin: &[u8]) -> Result<Answer, Trouble> {
         let output = self.runner.run(&["bash", "-c", script, name], stdin).await.map_err(without_bash)?;
         if never_began(&output) {
             return Err(Trouble::ToolMissing("bash".into()));
@@ -106,9 +106,9 @@ impl Digest {
 }
 
 /// A script's answer.
-struct Answer {
+pub(super) struct Answer {
     stdout: Vec<u8>,
-    sections: Sections,
+    pub(super) sections: Sections,
 }
 
 #[async_trait]

@@ -3,6 +3,7 @@
 //! ```text
 //! observe: digest ─▶ constant script ─▶ sections ─▶ Have, or "the same"
 //! apply:   Plan, term ─▶ stdin ─▶ constant script ─▶ sections ─▶ which steps failed, and Have
+//! examine: a tunnel's values ─▶ constant script ─▶ sections ─▶ who answered what
 //! monitor: a number, or time ─▶ constant script ─▶ changes, and digests of what is there
 //! ```
 //!
@@ -10,6 +11,7 @@
 //! stdin is rendered from types that can hold no space, line break or quote.
 
 mod commands;
+mod examine;
 mod memory;
 mod monitor;
 #[cfg(test)]
@@ -24,6 +26,7 @@ use async_trait::async_trait;
 use causeway_core::vpc::{Have, Plan};
 
 pub use self::commands::Commands;
+pub use self::examine::{Answers, Beyond, Echo, Question};
 pub use self::memory::Memory;
 pub use self::monitor::{Heard, Monitor, Traffic};
 use crate::Trouble;

@@ -1,0 +1,217 @@
+//! A look at a cluster: its objects become the state that its controller would decide from.
+
+use std::collections::BTreeMap;
+
+use causeway_api::vpc::foreign::kubernetes::{Deployment, Pod, StatefulSet};
+use causeway_api::vpc::foreign::{kube_ovn, submariner};
+use causeway_api::vpc::{GatewayExIp, LooseTunnel, parse};
+use causeway_controller::found::{Found, by_key, by_name, keyed};
+use causeway_core::Ipv4Cidr;
+use causeway_core::names::parse_address;
+use causeway_core::vpc::exchange::Record;
+use causeway_core::vpc::nodes::Nodes;
+use causeway_core::vpc::{Change, Event, Given, State};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::api::ListParams;
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::facts::Leader;
+use crate::clusters::{Listed, list};
+
+const KUBE_SYSTEM: &str = "kube-system";
+const GATEWAY_CONFIG: &str = "ovn-vpc-nat-config";
+const SUBMARINER: &str = "submariner-operator";
+const DISCOVERY: &str = "service-discovery";
+const EGRESS: &str = "cluster-egress.submariner.io";
+/// The Lease of whoever leads.
+const LEASE: &str = "causeway-controller";
+/// How long a node may be silent, as the controller has it by default.
+const GRACE: i64 = 60;
+
+/// What was seen of a cluster.
+pub(super) struct Seen {
+    pub(super) state: State,
+    pub(super) leader: Leader,
+    /// Kinds that may not be read, and what is said about it.
+    pub(super) forbidden: Vec<String>,
+    /// Whether the kind of tunnels is installed.
+    pub(super) has_tunnels: bool,
+}
+
+/// Lists of one cluster, with what could not be had.
+struct Lists<'a> {
+    client: &'a Client,
+    forbidden: Vec<String>,
+    missing: Vec<String>,
+}
+
+impl Lists<'_> {
+    async fn of<K: Resource<DynamicType = ()>>(
+        &mut self,
+        namespace: Option<&str>,
+        params: ListParams,
+    ) -> kube::Result<Vec<Value>> {
+        self.at(&K::url_path(&(), namespace), params).await
+    }
+
+    async fn at(&mut self, path: &str, params: ListParams) -> kube::Result<Vec<Value>> {
+        match list(self.client, path, params).await? {
+            Listed::Objects(objects) => return Ok(objects),
+            Listed::Missing => self.missing.push(path.to_owned()),
+            Listed::Forbidden(why) => self.forbidden.push(why),
+        }
+        Ok(Vec::new())
+    }
+}
+
+/// What a parser makes of objects.
+fn each<K: DeserializeOwned, Key: Ord, V>(
+    objects: &[Value],
+    convert: impl Fn(&Found<K>) -> (Key, Option<V>),
+) -> BTreeMap<Key, V> {
+    let found = objects.iter().filter_map(|object| Found::read(object).ok());
+    found.map(|object| convert(&object)).filter_map(|(key, value)| Some((key, value?))).collect()
+}
+
+/// Looks at everything that a tunnel rests on.
+pub(super) async fn look(client: &Client) -> kube::Result<Seen> {
+    let mut lists = Lists { client, forbidden: Vec::new(), missing: Vec::new() };
+    let all = ListParams::default;
+    let named = |name: &str| all().fields(&format!("metadata.name={name}"));
+    let gateways = || all().labels(parse::GATEWAY_LABEL);
+
+    let tunnels = lists.of::<LooseTunnel>(None, all()).await?;
+    let has_tunnels = lists.missing.is_empty();
+    let tunnels = each(&tunnels, by_key(parse::loose_tunnel));
+    let records = lists.of::<GatewayExIp>(None, all()).await?;
+    let records = each(&records, |object: &Found<GatewayExIp>| keyed(object, record(object)));
+
+    let config = lists.of::<ConfigMap>(Some(KUBE_SYSTEM), named(GATEWAY_CONFIG)).await?;
+    let config = each(&config, by_name(|config: &ConfigMap| Some(config.clone())));
+    let config = config.into_values().next().unwrap_or_default();
+    let prefix = parse::gateway_prefix(&config);
+    let workloads = lists.of::<StatefulSet>(Some(KUBE_SYSTEM), gateways()).await?;
+    let of_set = |it: &StatefulSet| parse::workload(&it.metadata, &it.spec, &it.status, prefix);
+    let stateful_sets = Change::Reset(each(&workloads, by_name(of_set)));
+    let workloads = lists.of::<Deployment>(Some(KUBE_SYSTEM), gateways()).await?;
+    let of_deployment = |it: &Deployment| parse::workload(&it.metadata, &it.spec, &it.status, prefix);
+    let deployments = Change::Reset(each(&workloads, by_name(of_deployment)));
+    let pods = lists.of::<Pod>(Some(KUBE_SYSTEM), gateways()).await?;
+    let pods = Change::Reset(each(&pods, by_key(|pod: &Pod| parse::gateway_pod(pod, prefix))));
+
+    let declared = lists.of::<kube_ovn::VpcNatGateway>(None, all()).await?;
+    let declared = Change::Reset(each(&declared, by_name(|it| Some(parse::vpc_gateway(it)))));
+    let eips = lists.of::<kube_ovn::IptablesEIP>(None, all()).await?;
+    let eips = Change::Reset(each(&eips, by_name(parse::eip)));
+    let subnets = lists.of::<kube_ovn::Subnet>(None, all()).await?;
+    let subnets = Change::Reset(each(&subnets, by_name(|it| Some(parse::subnet(it)))));
+    let vpcs = lists.of::<kube_ovn::Vpc>(None, all()).await?;
+    let vpcs = Change::Reset(each(&vpcs, by_name(|it| Some(parse::static_routes(it)))));
+    let nodes = lists.of::<Node>(None, all()).await?;
+    let nodes = Change::Reset(each(&nodes, by_name(|it| Some(parse::node(it)))));
+    let nodes = Nodes::new(GRACE).take(nodes, Timestamp::now().as_second());
+
+    let discovery = lists.of::<submariner::ServiceDiscovery>(Some(SUBMARINER), named(DISCOVERY)).await?;
+    let identity = |it: &submariner::ServiceDiscovery| parse::identity(&it.spec);
+    let identity = each(&discovery, by_name(identity)).into_values().next();
+    let clusters = lists.of::<submariner::Cluster>(Some(SUBMARINER), all()).await?;
+    let range = |it: &submariner::Cluster| -> Option<Ipv4Cidr> {
+        it.spec.global_cidr.as_ref()?.first()?.parse().ok()
+    };
+    let globalnets: BTreeMap<String, Ipv4Cidr> = each(&clusters, by_name(range));
+    let egress = lists.of::<submariner::ClusterGlobalEgressIP>(None, named(EGRESS)).await?;
+    let allocated =
+        |it: &submariner::ClusterGlobalEgressIP| Some(it.status.clone().unwrap_or_default().allocated_ips);
+    let egress: Vec<String> = each(&egress, by_name(allocated)).into_values().flatten().collect();
+
+    // What the controller was given by flag it has written somewhere: where Submariner does not say it.
+    let mut given = Given::default();
+    let own = records.values().find(|record| record.origin.is_none() && record.cluster.is_some());
+    if identity.is_none() {
+        given.cluster = own.and_then(|record| record.cluster.clone());
+    }
+    if globalnets.is_empty() {
+        given.globalnet = own.and_then(|record| record.globalnet.parse().ok());
+    }
+    if egress.is_empty() {
+        let built = tunnels.values().map(|tunnel| &tunnel.status.egress).find(|egress| !egress.is_empty());
+        given.egress = built.into_iter().flatten().filter_map(|text| parse_address(text).ok()).collect();
+    }
+    let leases = lists.at("/apis/coordination.k8s.io/v1/leases", named(LEASE)).await?;
+    let mut state = State::new(given);
+    let events = [
+        Event::NoMembers,
+        Event::Identity(identity),
+        Event::Globalnets(Change::Reset(globalnets)),
+        Event::Egress(egress.iter().filter_map(|text| parse_address(text).ok()).collect()),
+        Event::Subnets(subnets),
+        Event::VpcGateways(declared),
+        Event::Eips(eips),
+        Event::Nodes(nodes),
+        Event::StatefulSets(stateful_sets),
+        Event::Deployments(deployments),
+        Event::Pods(pods),
+        Event::Vpcs(vpcs),
+        Event::Records(Change::Reset(records)),
+        Event::Tunnels(Change::Reset(tunnels)),
+    ];
+    for event in events {
+        state.apply(event);
+    }
+    let leader = leader(&leases, Timestamp::now(), lists.forbidden.iter().any(|why| why.contains("leases")));
+    Ok(Seen { state, leader, forbidden: lists.forbidden, has_tunnels })
+}
+
+fn record(object: &Found<GatewayExIp>) -> Option<Record> {
+    match &object.0 {
+        Ok(object) => parse::record(object),
+        Err(malformed) => parse::unreadable_record(&malformed.metadata, &malformed.error),
+    }
+}
+
+/// Whether a controller leads, by its Lease.
+fn leader(leases: &[Value], now: Timestamp, forbidden: bool) -> Leader {
+    if forbidden {
+        return Leader::Unknown;
+    }
+    let renewed = |lease: &Value| lease["spec"]["renewTime"].as_str()?.parse::<Timestamp>().ok();
+    let held = |lease: &&Value| lease["spec"]["holderIdentity"].as_str().is_some_and(|it| !it.is_empty());
+    let Some(lease) = leases.iter().max_by_key(|lease| renewed(lease)) else {
+        return Leader::Nobody(format!("no controller leads (there is no Lease {LEASE})"));
+    };
+    let place = format!("{}/{LEASE}", lease["metadata"]["namespace"].as_str().unwrap_or_default());
+    let lasts = lease["spec"]["leaseDurationSeconds"].as_i64().unwrap_or_default();
+    let age = renewed(lease).map(|renewed| now.as_second().saturating_sub(renewed.as_second()));
+    match age {
+        Some(age) if age <= lasts && held(&lease) => Leader::Leads,
+        Some(age) => Leader::Nobody(format!("no controller leads (Lease {place} was renewed {age} s ago)")),
+        None => Leader::Nobody(format!("no controller leads (Lease {place} is nobody's)")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn lease(holder: &str, renewed: &str) -> Value {
+        json!({ "metadata": { "namespace": "multi-vpc-system" }, "spec": {
+            "holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15 } })
+    }
+
+    #[test]
+    fn who_leads_has_renewed_the_lease() {
+        let now: Timestamp = "2025-01-01T00:01:00Z".parse().expect("a time");
+        let leader = |leases: &[Value]| leader(leases, now, false);
+        let (fresh, old) = ("2025-01-01T00:00:50.000000Z", "2025-01-01T00:00:00.000000Z");
+        assert_eq!(leader(&[lease("a", fresh)]), Leader::Leads);
+        assert_eq!(leader(&[lease("a", old), lease("b", fresh)]), Leader::Leads);
+        for leases in [vec![], vec![lease("a", old)], vec![lease("", fresh)], vec![json!({})]] {
+            assert!(matches!(leader(&leases), Leader::Nobody(_)), "{leases:?}");
+        }
+    }
+}

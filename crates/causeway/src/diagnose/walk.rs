@@ -1,0 +1,265 @@
+//! The packet's way from end to end: facts in, what is said of each hop out, up to the first that is broken.
+
+use causeway_core::Truth;
+use causeway_core::vpc::{TunnelKind, UNDERLAY_LINK};
+use causeway_datapath::vpc::{Answers, Echo};
+
+use super::end::{self, seen, unlooked_at};
+use super::facts::{End, Facts, Far};
+use super::filter::{Fate, fate};
+use super::finding::{Finding, Hop, up_to_the_first_broken};
+
+/// Walks.
+pub(super) fn walk(facts: &Facts) -> Vec<Finding> {
+    let (near, far) = (&facts.near, seen_far(facts));
+    let here = [end::object(near), end::record(near, far), end::gateway(near), end::link(near)];
+    // Of the peer's gateway also what lets it answer through the tunnel, before that is asked for.
+    let there = far.map(|far| {
+        [end::object(far), end::record(far, Some(near)), end::gateway(far), end::link(far), end::forward(far)]
+    });
+    let between = [peer(facts), underlay(near), end::mtu(near), far.and_then(end::mtu), path(near)];
+    let through = [end::nat(near), end::forward(near), end::vpc(near)];
+    let beyond = far.map(|far| [end::vpc(far), end::nat(far)]);
+    let hops = here.into_iter().chain(there.into_iter().flatten()).chain(between).chain(through);
+    let hops = hops.chain(beyond.into_iter().flatten()).chain([behind(facts)]);
+    up_to_the_first_broken(hops.flatten())
+}
+
+fn seen_far(facts: &Facts) -> Option<&End> {
+    match &facts.far {
+        Far::Seen(far) => Some(far),
+        Far::NotGiven | Far::NoneBack { .. } => None,
+    }
+}
+
+/// Whether both ends mean the same tunnel.
+fn peer(facts: &Facts) -> Option<Finding> {
+    let near = &facts.near;
+    let spec = near.tunnel.spec.as_ref().ok()?;
+    let cluster = match &facts.far {
+        Far::Seen(far) => &far.cluster,
+        Far::NoneBack { cluster, .. } => cluster,
+        Far::NotGiven => &near.cluster,
+    };
+    let same = format!("{} at both ends", end::kind(spec.kind));
+    let finding = Finding::ok(Hop::Peer, cluster, same, "");
+    let far = match &facts.far {
+        Far::Seen(far) => far,
+        Far::NoneBack { cluster, to } => {
+            let found = format!("no tunnel of {cluster} leads from that gateway to {to}");
+            let remedy = format!(
+                "create the other half in {cluster}: clusterId {}, gatewayName {}",
+                to.cluster, to.gateway
+            );
+            return Some(finding.broken(found, remedy));
+        }
+        Far::NotGiven => return Some(by_conditions(near, finding)),
+    };
+    let theirs = far.tunnel.spec.as_ref().ok()?;
+    let found = format!("{}: {}, {}", far.tunnel.key, end::kind(theirs.kind), theirs.address);
+    let mismatch = match (spec.kind, theirs.kind) {
+        (a, b) if a != b => match (a, b) {
+            (TunnelKind::Vxlan { .. }, TunnelKind::Vxlan { .. }) => {
+                Some("give both the same labels vid and vx-port")
+            }
+            _ => Some("give both the same spec.type"),
+        },
+        _ if spec.address.address() == theirs.address.address() => {
+            Some("give each end an interfaceAddr of its own, of one net")
+        }
+        _ if spec.address.network() != theirs.address.network() => {
+            Some("choose both interfaceAddr of one net")
+        }
+        _ => None,
+    };
+    if let Some(remedy) = mismatch {
+        let expected = format!(
+            "{}, not {}, of {}",
+            end::kind(spec.kind),
+            spec.address.address(),
+            spec.address.network()
+        );
+        return Some(Finding { expected, ..finding }.broken(found, remedy));
+    }
+    Some(Finding { found, ..finding })
+}
+
+/// What the two ends told each other, where only one can be seen.
+fn by_conditions(near: &End, finding: Finding) -> Finding {
+    match near.tunnel.status.conditions.get("PeerAgrees") {
+        Some(said) if said.status == Truth::False => {
+            finding.broken(&said.message, "make both ends agree: the message names what differs")
+        }
+        Some(said) if said.status == Truth::True => Finding { found: said.message.clone(), ..finding },
+        _ => {
+            let remedy = "give the peer's kubeconfig or context too: --kubeconfig twice, or --context a,b";
+            finding.unseen("the other end was not looked at", remedy)
+        }
+    }
+}
+
+/// Whether anything comes back through the tunnel, and if not, how far packets get.
+fn underlay(near: &End) -> Option<Finding> {
+    let (wanted, held) = seen(near)?;
+    let (link, remote) = (&wanted.link, wanted.tunnel.remote);
+    let finding =
+        Finding::ok(Hop::Underlay, &near.cluster, format!("an answer from {remote} through {link}"), "");
+    let Some(outside) = held.have.links.get(UNDERLAY_LINK) else {
+        return Some(
+            finding.broken(
+                format!("the gateway has no {UNDERLAY_LINK}"),
+                "look at the gateway's external subnet",
+            ),
+        );
+    };
+    if !outside.up {
+        return Some(finding.broken(
+            format!("{UNDERLAY_LINK} of the gateway is down"),
+            "find out who took it down; bring it up",
+        ));
+    }
+    if !outside.addresses.iter().any(|it| it.address() == wanted.tunnel.local) {
+        let found =
+            format!("{UNDERLAY_LINK} of the gateway does not have the address {}", wanted.tunnel.local);
+        return Some(finding.broken(found, "look at kube-ovn's log: it gives the gateway its address"));
+    }
+    let answers = match near.answers.as_ref()? {
+        Ok(answers) => answers,
+        Err(unlooked) => return Some(unlooked_at(finding, unlooked)),
+    };
+    let has_ping = answers.outside != Echo::Unasked;
+    Some(match (answers.neighbour, &answers.gateway) {
+        (Some(true), _) | (_, Echo::Answered(_) | Echo::Exceeded(_)) => {
+            Finding { found: round_trip(answers), ..finding }
+        }
+        _ if !has_ping => finding.unseen("the gateway's image has no ping", "use kube-ovn's image"),
+        (Some(false), _) | (None, _) => silent(near, answers, finding),
+    })
+}
+
+fn round_trip(answers: &Answers) -> String {
+    match &answers.outside {
+        Echo::Answered(micros) => {
+            format!("it answers; outside of it after {}.{:03} ms", micros / 1000, micros % 1000)
+        }
+        _ => "it answers".into(),
+    }
+}
+
+/// Nothing comes back through the tunnel.
+fn silent(near: &End, answers: &Answers, finding: Finding) -> Finding {
+    let Some((wanted, held)) = seen(near) else { return finding };
+    let (outer, remote) = match wanted.tunnel.kind {
+        TunnelKind::Vxlan { port, .. } => (format!("UDP port {port}"), wanted.tunnel.remote),
+        TunnelKind::Gre => ("protocol 47".into(), wanted.tunnel.remote),
+    };
+    if held.have.links.get(UNDERLAY_LINK).is_some_and(|link| link.arp_off) {
+        return finding.broken(
+            format!("{UNDERLAY_LINK} has ARP switched off, as kube-ovn 1.12 leaves it until the gateway's first EIP"),
+            "give the gateway an IptablesEIP",
+        );
+    }
+    if let Fate::Dropped(rule) = fate(&answers.input, Some(UNDERLAY_LINK), None) {
+        return finding
+            .broken(format!("the gateway drops what arrives: `{rule}`"), "remove that rule in the gateway");
+    }
+    match &answers.outside {
+        Echo::Answered(_) => finding.broken(
+            format!("nothing through the tunnel, while {remote} itself answers pings"),
+            format!(
+                "is {outer} let through in both directions, does the other end stand (same type, VNI and port, proxy_arp on, a route into its VPC)?"
+            ),
+        ),
+        Echo::Refused(why) => finding.broken(
+            format!("no way to {remote} at all: {why}"),
+            format!("mend the network between the gateways: is {remote} right and up, are both in one net or routed?"),
+        ),
+        _ => finding.broken(
+            format!("neither a ping of {remote} nor anything through the tunnel is answered"),
+            format!("is the peer's gateway up, and {outer} let through between the two in both directions?"),
+        ),
+    }
+}
+
+/// Whether packets as long as the gateway may send them reach the peer.
+fn path(near: &End) -> Option<Finding> {
+    let (wanted, held) = seen(near)?;
+    let answers = near.answers.as_ref()?.as_ref().ok()?;
+    let mtu = held.have.links.get(UNDERLAY_LINK)?.mtu;
+    let expected = format!("packets of {mtu} bytes reach {}", wanted.tunnel.remote);
+    let finding = Finding::ok(Hop::Mtu, &near.cluster, expected, "they do");
+    let remedy =
+        "lower the MTU of net1 at both gateways to what the network between them carries: tunnels follow it";
+    match (&answers.outside, &answers.full) {
+        (_, Echo::TooLong(Some(fits))) => Some(finding.broken(format!("only {fits} bytes do"), remedy)),
+        (_, Echo::TooLong(None)) | (Echo::Answered(_), Echo::Silent) => {
+            Some(finding.broken("short ones do, long ones do not", remedy))
+        }
+        (_, Echo::Answered(_)) => Some(finding),
+        // Who does not answer pings at all cannot be asked.
+        _ => Some(finding.unseen(
+            "the peer answers no pings outside of the tunnel",
+            "let ICMP echo through between gateways",
+        )),
+    }
+}
+
+/// What answers from behind the peer.
+fn behind(facts: &Facts) -> Option<Finding> {
+    let near = &facts.near;
+    let (wanted, _) = seen(near)?;
+    let answers = near.answers.as_ref()?.as_ref().ok()?;
+    let range = wanted.tunnel.remote_range;
+    let cluster = seen_far(facts).map_or_else(|| facts.peer_cluster(), |far| far.cluster.clone());
+    let gateway = match &answers.gateway {
+        Echo::Exceeded(by) => format!("the peer's gateway answers as {by}"),
+        Echo::Answered(_) => "it answers".into(),
+        _ => String::new(),
+    };
+    let Some(target) = facts.target else {
+        let finding = Finding::ok(
+            Hop::Far,
+            &cluster,
+            format!("the peer passes on what is for {range}"),
+            gateway.clone(),
+        );
+        return Some(match (&answers.gateway, &answers.router) {
+            (_, Echo::Answered(_)) => Finding { found: "an address there answers".into(), ..finding },
+            (_, Echo::Exceeded(by)) => Finding { found: format!("{by} behind the peer's gateway answers"), ..finding },
+            _ if !gateway.is_empty() => Finding { found: format!("{gateway}; --to ADDRESS asks somebody behind it"), ..finding },
+            _ => finding.broken(
+                "the peer's gateway has a link, and passes nothing on or answers nothing",
+                "there: is ip_forward on, do routes lead to its VPC and back into the tunnel? give its context too",
+            ),
+        });
+    };
+    let finding = Finding::ok(Hop::Far, &cluster, format!("{target} answers"), "it does");
+    Some(match (&answers.target, &answers.router, &answers.gateway) {
+        (Echo::Answered(micros), ..) => {
+            Finding { found: format!("after {}.{:03} ms", micros / 1000, micros % 1000), ..finding }
+        }
+        (Echo::Unasked, ..) => finding.unseen("the gateway's image has no ping", "use kube-ovn's image"),
+        (_, Echo::Exceeded(by), _) => finding.broken(
+            format!("{by}, the router behind the peer's gateway, is the last that answers"),
+            format!("is {target} somebody's, does its cluster lead it there, does a policy drop pings?"),
+        ),
+        _ if !gateway.is_empty() => finding.broken(
+            format!("{gateway}, and nobody behind it"),
+            format!("there: does FORWARD let it pass, does the VPC lead {target} to somebody, and {} back to the gateway?", wanted.tunnel.own),
+        ),
+        _ => finding.broken("the peer's gateway has a link, and passes nothing on or answers nothing",
+            "there: is ip_forward on, do routes lead to its VPC and back into the tunnel?"),
+    })
+}
+
+impl Facts {
+    /// What the peer's cluster is called, where it was not looked at.
+    fn peer_cluster(&self) -> String {
+        use causeway_core::vpc::objects::Ends;
+        match self.near.tunnel.spec.as_ref().map(|spec| &spec.ends) {
+            Ok(Ends::ByGateway { peer, .. }) => peer.cluster.to_string(),
+            Ok(Ends::ByVpc { cluster, .. }) => cluster.to_string(),
+            Err(_) => String::new(),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What is gathered of one cluster, file by file.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use causeway_api::networks::LooseNetwork;
+use causeway_api::rules::resource;
+use causeway_api::vpc::foreign::{kube_ovn, submariner};
+use causeway_api::vpc::parse::{GATEWAY_CONTAINER, GATEWAY_LABEL};
+use causeway_api::vpc::{GatewayExIp, LooseTunnel};
+use causeway_controller::vpc::exec::PodExec;
+use causeway_core::ObjectKey;
+use causeway_core::rules::Kind;
+use causeway_datapath::Run;
+use http::Request;
+use kube::api::ListParams;
+use kube::{Client, Resource};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::archive::{Archive, file_name};
+use super::scrub;
+use crate::clusters::{Listed, list};
+
+/// What a gateway is asked for.
+const LISTING: &str = include_str!("gateway.sh");
+/// The longest that one request or command may take.
+const LIMIT: Duration = Duration::from_secs(30);
+/// How much of a log is kept: the end of it.
+const LOG: usize = 10_000_000;
+/// Where the controller serves its metrics.
+const METRICS_PORT: u16 = 8080;
+
+/// A cluster whose things are gathered.
+pub(super) struct Collector<'a, W: Write> {
+    pub(super) archive: &'a mut Archive<W>,
+    pub(super) client: Client,
+    /// Its folder in the archive.
+    pub(super) folder: String,
+    /// Where the controller runs.
+    pub(super) namespace: &'a str,
+    /// What could not be had, and why.
+    pub(super) missed: &'a mut Vec<String>,
+}
+
+/// A kind to list: its file, its path, and which of its objects.
+type Wanted = (&'static str, String, ListParams);
+
+impl<W: Write> Collector<'_, W> {
+    pub(super) async fn collect(&mut self) -> io::Result<()> {
+        self.version().await?;
+        for (file, path, params) in self.wanted() {
+            let objects = self.list(file, &path, params).await?;
+            for pod in objects.iter().filter(|_| file == "gateway-pods").filter_map(key) {
+                self.gateway(&pod).await?;
+            }
+            for pod in objects.iter().filter(|_| file == "controller-pods").filter_map(key) {
+                self.controller(&pod).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Never Secrets, whatever their names.
+    fn wanted(&self) -> Vec<Wanted> {
+        let all = ListParams::default;
+        let gateways = || all().labels(GATEWAY_LABEL);
+        let ours = format!("/namespaces/{}", self.namespace);
+        let named = |name: &str| all().fields(&format!("metadata.name={name}"));
+        let about = |kind: &str| all().fields(&format!("involvedObject.kind={kind}"));
+        let mut wanted = vec![
+            ("vpcnattunnels", LooseTunnel::url_path(&(), None), all()),
+            ("gatewayexips", GatewayExIp::url_path(&(), None), all()),
+            ("networks", LooseNetwork::url_path(&(), None), all()),
+            ("vpcs", kube_ovn::Vpc::url_path(&(), None), all()),
+            ("subnets", kube_ovn::Subnet::url_path(&(), None), all()),
+            ("vpc-nat-gateways", kube_ovn::VpcNatGateway::url_path(&(), None), all()),
+            ("iptables-eips", kube_ovn::IptablesEIP::url_path(&(), None), all()),
+            ("submariner-clusters", submariner::Cluster::url_path(&(), None), all()),
+            ("clusterglobalegressips", submariner::ClusterGlobalEgressIP::url_path(&(), None), all()),
+            ("servicediscoveries", submariner::ServiceDiscovery::url_path(&(), None), all()),
+            ("gateway-statefulsets", "/apis/apps/v1/statefulsets".into(), gateways()),
+            ("gateway-deployments", "/apis/apps/v1/deployments".into(), gateways()),
+            ("gateway-pods", "/api/v1/pods".into(), gateways()),
+            (
+                "gateway-config",
+                "/api/v1/namespaces/kube-system/configmaps".into(),
+                named("ovn-vpc-nat-config"),
+            ),
+            ("controller-deployments", format!("/apis/apps/v1{ours}/deployments"), all()),
+            ("controller-pods", format!("/api/v1{ours}/pods"), all()),
+            ("controller-events", format!("/api/v1{ours}/events"), all()),
+            ("leases", "/apis/coordination.k8s.io/v1/leases".into(), named("causeway-controller")),
+            ("nodes", "/api/v1/nodes".into(), all()),
+            ("tunnel-events", "/api/v1/events".into(), about("VpcNatTunnel")),
+            ("network-events", "/api/v1/events".into(), about("Network")),
+        ];
+        for kind in Kind::ALL {
+            let resource = resource(kind);
+            let path = format!("/apis/{}/{}", resource.api_version, resource.plural);
+            wanted.push((kind.plural(), path, all()));
+        }
+        wanted
+    }
+
+    async fn version(&mut self) -> io::Result<()> {
+        let server = self.get("/version").await;
+        let server =
+            server.and_then(|text| serde_json::from_str::<Value>(&text).map_err(|it| it.to_string()));
+        let server = self.or_note("the server's version", server).unwrap_or_default();
+        let versions = json!({ "causeway": env!("CARGO_PKG_VERSION"), "server": server });
+        self.add("versions.json", &format!("{versions:#}\n"))
+    }
+
+    /// The objects of a kind, in a file of their own; gives them as they are.
+    async fn list(&mut self, file: &str, path: &str, params: ListParams) -> io::Result<Vec<Value>> {
+        let listed = timeout(LIMIT, list(&self.client, path, params)).await;
+        let listed = match listed {
+            Ok(Ok(Listed::Objects(objects))) => Ok(objects),
+            // A kind that is not installed is no loss.
+            Ok(Ok(Listed::Missing)) => return Ok(Vec::new()),
+            Ok(Ok(Listed::Forbidden(why))) => Err(why),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("no answer in time".into()),
+        };
+        let Some(objects) = self.or_note(file, listed) else { return Ok(Vec::new()) };
+        let mut scrubbed = objects.clone();
+        scrubbed.iter_mut().for_each(scrub::object);
+        let text = serde_json::to_string_pretty(&scrubbed).map_err(io::Error::other)?;
+        self.add(&format!("objects/{file}.json"), &(text + "\n"))?;
+        writeln!(io::stderr(), "{}: {} {file}", self.folder, objects.len())?;
+        Ok(objects)
+    }
+
+    async fn gateway(&mut self, pod: &ObjectKey) -> io::Result<()> {
+        let exec = PodExec::of(&self.client, pod, Some(GATEWAY_CONTAINER), LIMIT);
+        let said = exec.run(&["bash", "-c", LISTING, "causeway-gather"], b"").await;
+        let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        let Some(said) =
+            self.or_note(&format!("what gateway {pod} holds"), said.map_err(|it| it.to_string()))
+        else {
+            return Ok(());
+        };
+        writeln!(io::stderr(), "{}: gateway {pod}", self.folder)?;
+        self.add(&format!("gateways/{}.txt", file_name(pod.name())), &scrub::text(&said))
+    }
+
+    async fn controller(&mut self, pod: &ObjectKey) -> io::Result<()> {
+        let (namespace, name) = (pod.namespace(), pod.name());
+        let at = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+        for (file, path) in [
+            (format!("logs/{}.log", file_name(name)), format!("{at}/log?limitBytes={LOG}&tailLines=50000")),
+            (
+                format!("logs/{}.previous.log", file_name(name)),
+                format!("{at}/log?previous=true&limitBytes={LOG}&tailLines=50000"),
+            ),
+            (
+                format!("metrics/{}.txt", file_name(name)),
+                format!("/api/v1/namespaces/{namespace}/pods/{name}:{METRICS_PORT}/proxy/metrics"),
+            ),
+        ] {
+            let text = self.get(&path).await;
+            // Who never restarted has no log of before.
+            if let (true, Err(_)) = (file.ends_with(".previous.log"), &text) {
+                continue;
+            }
+            if let Some(text) = self.or_note(&format!("{file} of pod {pod}"), text) {
+                writeln!(io::stderr(), "{}: {file}", self.folder)?;
+                self.add(&file, &scrub::text(&text))?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn get(&self, path: &str) -> Result<String, String> {
+        let request = Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
+        let answer = timeout(LIMIT, self.client.request_text(request)).await;
+        answer.map_err(|_| "no answer in time".to_owned())?.map_err(|error| error.to_string())
+    }
+
+    fn or_note<T>(&mut self, what: &str, had: Result<T, String>) -> Option<T> {
+        had.map_err(|why| self.missed.push(scrub::text(&format!("{}: {what}: {why}", self.folder)))).ok()
+    }
+
+    fn add(&mut self, file: &str, text: &str) -> io::Result<()> {
+        self.archive.add(&format!("{}/{file}", self.folder), text.as_bytes())
+    }
+}
+
+fn key(object: &Value) -> Option<ObjectKey> {
+    let meta = &object["metadata"];
+    ObjectKey::new(meta["namespace"].as_str()?, meta["name"].as_str()?).ok()
+}

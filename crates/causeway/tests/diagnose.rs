@@ -1,0 +1,294 @@
+//! `causeway diagnose` names the hop that a fault is at: one sandbox, one fault after the other, nobody to repair them.
+#![cfg(feature = "sandbox")]
+
+mod support;
+
+use serde_json::Value;
+use support::{Cluster, Said, Sandbox};
+
+const SERVER: &str = "242.1.1.20";
+
+/// Where something is done.
+#[derive(Clone, Copy, Debug)]
+enum At {
+    /// In the gateway gw1 of cluster1 or cluster2.
+    Near,
+    Far,
+    /// With kubectl, there.
+    Here,
+    There,
+}
+
+use At::{Far, Here, Near, There};
+
+/// A fault, how to heal it, and what should be said: the hop, its cluster, and words of what was found.
+struct Fault {
+    plant: &'static [(At, &'static str)],
+    heal: &'static [(At, &'static str)],
+    hop: &'static str,
+    cluster: &'static str,
+    found: &'static str,
+    /// Whether the peer's cluster is looked at too.
+    both: bool,
+}
+
+const fn fault(
+    plant: &'static [(At, &'static str)],
+    heal: &'static [(At, &'static str)],
+    (hop, cluster, found): (&'static str, &'static str, &'static str),
+) -> Fault {
+    Fault { plant, heal, hop, cluster, found, both: true }
+}
+
+/// The same, seen from this end alone.
+const fn alone(fault: Fault) -> Fault {
+    Fault { both: false, ..fault }
+}
+
+const UP: &str = "ip link set demo up && ip route replace 242.1.0.0/16 dev demo proto 157";
+const FAR_UP: &str = "ip link set demo up && ip route replace 242.0.0.0/16 dev demo proto 157";
+const NO_ROUTE: &str = r#"patch vpc test-vpc-1 --type merge -p {"spec":{"staticRoutes":[]}}"#;
+const OTHER_ROUTE: &str = r#"patch vpc test-vpc-1 --type merge -p {"spec":{"staticRoutes":[{"cidr":"242.1.0.0/16","nextHopIP":"10.0.1.253"}]}}"#;
+const ROUTE: &str = r#"patch vpc test-vpc-1 --type merge -p {"spec":{"staticRoutes":[{"cidr":"242.1.0.0/16","nextHopIP":"10.0.1.254"}]}}"#;
+const FAR_ROUTE: &str = r#"patch vpc test-vpc-1 --type merge -p {"spec":{"staticRoutes":[{"cidr":"242.0.0.0/16","nextHopIP":"10.0.1.254"}]}}"#;
+const NAT: &str = "iptables -t nat -I POSTROUTING 1 ! -s 242.0.0.0/16 -d 242.1.0.0/16 -o demo -m comment --comment causeway:ns1/demo -j SNAT --to-source 242.0.0.1-242.0.0.8";
+const NAT_GONE: &str = "iptables -t nat -D POSTROUTING ! -s 242.0.0.0/16 -d 242.1.0.0/16 -o demo -m comment --comment causeway:ns1/demo -j SNAT --to-source 242.0.0.1-242.0.0.8";
+
+const FAULTS: &[Fault] = &[
+    fault(
+        &[(Here, "label vnt -n ns1 demo vid=0")],
+        &[(Here, "label vnt -n ns1 demo vid-")],
+        ("object", "cluster1", "InvalidSpec: label vid"),
+    ),
+    fault(
+        &[(
+            Here,
+            r#"patch gwx -n kube-system gw1-cluster2 --type merge -p {"spec":{"externalip":"nowhere"}}"#,
+        )],
+        &[(
+            Here,
+            r#"patch gwx -n kube-system gw1-cluster2 --type merge -p {"spec":{"externalip":"172.50.16.21"}}"#,
+        )],
+        ("record", "cluster1", "PeerInvalid"),
+    ),
+    fault(
+        &[(
+            Here,
+            r#"patch gwx -n kube-system gw1-cluster2 --type merge -p {"spec":{"externalip":"172.50.16.29"}}"#,
+        )],
+        &[(
+            Here,
+            r#"patch gwx -n kube-system gw1-cluster2 --type merge -p {"spec":{"externalip":"172.50.16.21"}}"#,
+        )],
+        ("record", "cluster1", "172.50.16.29 with 242.1.0.0/16"),
+    ),
+    fault(
+        &[(Here, "label gwx -n kube-system gw1-cluster2 localGateway=gw7 --overwrite")],
+        &[(Here, "label gwx -n kube-system gw1-cluster2 localGateway=gw1 --overwrite")],
+        ("record", "cluster1", "PeerUnknown"),
+    ),
+    fault(
+        &[(Here, "annotate pod -n kube-system vpc-nat-gw-gw1-0 ovn.kubernetes.io/gateway-")],
+        &[(Here, "annotate pod -n kube-system vpc-nat-gw-gw1-0 ovn.kubernetes.io/gateway=10.0.1.1")],
+        ("gateway", "cluster1", "GatewayIncomplete"),
+    ),
+    fault(
+        &[(Here, "annotate pod -n kube-system vpc-nat-gw-gw1-0 sandbox.causeway/exec=refuse")],
+        &[(Here, "annotate pod -n kube-system vpc-nat-gw-gw1-0 sandbox.causeway/exec-")],
+        ("gateway", "cluster1", "refused"),
+    ),
+    fault(
+        &[(There, "annotate pod -n kube-system vpc-nat-gw-gw1-0 sandbox.causeway/exec=without:ip")],
+        &[(There, "annotate pod -n kube-system vpc-nat-gw-gw1-0 sandbox.causeway/exec-")],
+        ("gateway", "cluster2", "no `ip`"),
+    ),
+    fault(
+        &[(Near, "ip link set demo down && ip link set demo name gone")],
+        &[(
+            Near,
+            "ip link set gone name demo && ip link set demo up && ip route add 242.1.0.0/16 dev demo proto 157",
+        )],
+        ("link", "cluster1", "there is no such link"),
+    ),
+    fault(&[(Near, "ip link set demo down")], &[(Near, UP)], ("link", "cluster1", "it is down")),
+    alone(fault(
+        &[(Near, "ip addr del 10.100.0.1/24 dev demo")],
+        &[(Near, "ip addr add 10.100.0.1/24 dev demo"), (Near, UP)],
+        ("link", "cluster1", "address 10.100.0.1/24"),
+    )),
+    fault(&[(Far, "ip link set demo down")], &[(Far, FAR_UP)], ("link", "cluster2", "it is down")),
+    fault(
+        &[(Far, "echo 0 >/proc/sys/net/ipv4/conf/demo/proxy_arp")],
+        &[(Far, "echo 1 >/proc/sys/net/ipv4/conf/demo/proxy_arp")],
+        ("link", "cluster2", "proxy_arp"),
+    ),
+    fault(
+        &[(There, "label vnt -n ns1 demo vid=101")],
+        &[(There, "label vnt -n ns1 demo vid-")],
+        ("link", "cluster2", "vxlan 100 on port 4789"),
+    ),
+    fault(
+        &[(There, r#"patch vnt -n ns1 demo --type merge -p {"spec":{"clusterId":"cluster9"}}"#)],
+        &[(There, r#"patch vnt -n ns1 demo --type merge -p {"spec":{"clusterId":"cluster1"}}"#)],
+        ("peer", "cluster2", "no tunnel of cluster2 leads from that gateway to cluster1/gw1"),
+    ),
+    fault(
+        &[
+            (There, r#"patch vnt -n ns1 demo --type merge -p {"spec":{"interfaceAddr":"10.101.0.2/24"}}"#),
+            (Far, "ip addr add 10.101.0.2/24 dev demo && ip addr del 10.100.0.2/24 dev demo"),
+        ],
+        &[
+            (There, r#"patch vnt -n ns1 demo --type merge -p {"spec":{"interfaceAddr":"10.100.0.2/24"}}"#),
+            (Far, "ip addr add 10.100.0.2/24 dev demo && ip addr del 10.101.0.2/24 dev demo"),
+            (Far, FAR_UP),
+        ],
+        ("peer", "cluster2", "10.101.0.2/24"),
+    ),
+    alone(fault(
+        &[(Near, "ip link set net1 down")],
+        &[(Near, "ip link set net1 up")],
+        ("underlay", "cluster1", "net1 of the gateway is down"),
+    )),
+    alone(fault(
+        &[(Far, "ip link set net1 down")],
+        &[(Far, "ip link set net1 up")],
+        ("underlay", "cluster1", "172.50.16.21"),
+    )),
+    fault(
+        &[(Far, "iptables -I INPUT -i net1 -p udp --dport 4789 -j DROP")],
+        &[(Far, "iptables -D INPUT -i net1 -p udp --dport 4789 -j DROP")],
+        ("underlay", "cluster1", "while 172.50.16.21 itself answers pings"),
+    ),
+    alone(fault(
+        &[(Near, "iptables -I OUTPUT -o net1 -p udp --dport 4789 -j DROP")],
+        &[(Near, "iptables -D OUTPUT -o net1 -p udp --dport 4789 -j DROP")],
+        ("underlay", "cluster1", "while 172.50.16.21 itself answers pings"),
+    )),
+    fault(
+        &[(Near, "ip link set demo mtu 1400")],
+        &[(Near, "ip link set demo mtu 1450")],
+        ("mtu", "cluster1", "1400 bytes"),
+    ),
+    alone(fault(
+        &[(Near, "iptables -I OUTPUT -o net1 -p icmp -m length --length 1400: -j DROP")],
+        &[(Near, "iptables -D OUTPUT -o net1 -p icmp -m length --length 1400: -j DROP")],
+        ("mtu", "cluster1", "short ones do, long ones do not"),
+    )),
+    fault(&[(Near, NAT_GONE)], &[(Near, NAT)], ("nat", "cluster1", "no such rule")),
+    fault(
+        &[(Near, "iptables -t nat -I POSTROUTING 1 -s 10.0.1.0/24 -j SNAT --to-source 172.50.16.101")],
+        &[(Near, "iptables -t nat -D POSTROUTING -s 10.0.1.0/24 -j SNAT --to-source 172.50.16.101")],
+        ("nat", "cluster1", "at place 2"),
+    ),
+    fault(
+        &[(Near, "echo 0 >/proc/sys/net/ipv4/ip_forward")],
+        &[(Near, "echo 1 >/proc/sys/net/ipv4/ip_forward")],
+        ("forward", "cluster1", "ip_forward is 0"),
+    ),
+    fault(
+        &[(Near, "ip route del 242.0.0.0/16")],
+        &[(Near, "ip route add 242.0.0.0/16 via 10.0.1.1 dev eth0 proto 157")],
+        ("forward", "cluster1", "route 242.0.0.0/16 via 10.0.1.1"),
+    ),
+    fault(
+        &[(Near, "iptables -P FORWARD DROP")],
+        &[(Near, "iptables -P FORWARD ACCEPT")],
+        ("forward", "cluster1", "-P FORWARD DROP"),
+    ),
+    fault(
+        &[(Far, "iptables -I FORWARD -o demo -j REJECT")],
+        &[(Far, "iptables -D FORWARD -o demo -j REJECT")],
+        ("forward", "cluster2", "-A FORWARD -o demo -j REJECT"),
+    ),
+    alone(fault(
+        &[(Far, "iptables -P FORWARD DROP")],
+        &[(Far, "iptables -P FORWARD ACCEPT")],
+        ("far", "cluster2", "and nobody behind it"),
+    )),
+    fault(&[(Here, NO_ROUTE)], &[(Here, ROUTE)], ("vpc", "cluster1", "no static route")),
+    fault(&[(Here, OTHER_ROUTE)], &[(Here, ROUTE)], ("vpc", "cluster1", "leads 242.1.0.0/16 to 10.0.1.254")),
+    fault(&[(There, NO_ROUTE)], &[(There, FAR_ROUTE)], ("vpc", "cluster2", "no static route")),
+];
+
+struct Lab {
+    one: Cluster,
+    two: Cluster,
+}
+
+impl Lab {
+    async fn carry_out(&self, steps: &[(At, &str)]) {
+        for (at, what) in steps {
+            let said = match at {
+                Near => self.one.in_gateway("gw1", what).await,
+                Far => self.two.in_gateway("gw1", what).await,
+                Here => self.one.kubectl(&what.split(' ').collect::<Vec<_>>()).await,
+                There => self.two.kubectl(&what.split(' ').collect::<Vec<_>>()).await,
+            };
+            assert_eq!(said.code, 0, "{at:?}: {what}: {said:?}");
+        }
+    }
+
+    async fn diagnose(&self, both: bool, more: &[&str]) -> Said {
+        let files = [&self.one.kubeconfig, &self.two.kubeconfig];
+        let files = files.map(|file| file.to_str().expect("text"));
+        let mut args = vec!["diagnose", "demo", "--to", SERVER, "--kubeconfig", files[0]];
+        if both {
+            args.extend(["--kubeconfig", files[1]]);
+        }
+        args.extend(more);
+        self.one.causeway(&args).await
+    }
+}
+
+fn document(said: &Said) -> Value {
+    serde_json::from_str(&said.out).unwrap_or_else(|error| panic!("{error}: {said:?}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_fault_is_named_by_its_hop() {
+    let sandbox = Sandbox::start(&["--iptables", "nft"]).await;
+    let lab = Lab { one: sandbox.cluster(1).await, two: sandbox.cluster(2).await };
+    lab.one.comes_to_reach(SERVER).await;
+    for cluster in [&lab.one, &lab.two] {
+        sandbox.hold(cluster).await;
+    }
+    for both in [true, false] {
+        let well = lab.diagnose(both, &[]).await;
+        assert_eq!(well.code, 0, "{well:?}");
+        assert!(well.out.contains("all is well"), "{well:?}");
+    }
+    let mut wrong = Vec::new();
+    for Fault { plant, heal, hop, cluster, found, both } in FAULTS {
+        lab.carry_out(plant).await;
+        let said = lab.diagnose(*both, &["-o", "json"]).await;
+        let tunnel = &document(&said)["tunnels"][0];
+        let last = tunnel["hops"].as_array().and_then(|hops| hops.last()).cloned().unwrap_or_default();
+        let named = tunnel["broken"] == *hop && last["hop"] == *hop && last["cluster"] == *cluster;
+        let has_remedy = last["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty());
+        if !named || !has_remedy || said.code != 1 || !last["found"].to_string().contains(found) {
+            wrong.push(format!(
+                "{plant:?} should be {hop} in {cluster} ({found}), and is: {last} {}",
+                said.err
+            ));
+        }
+        lab.carry_out(heal).await;
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), FAULTS.len(), wrong.join("\n"));
+    let healed = lab.diagnose(true, &[]).await;
+    assert_eq!(healed.code, 0, "{healed:?}");
+    lab.one.reaches(SERVER).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_seen_is_said_and_is_no_success() {
+    let sandbox = Sandbox::bare().await;
+    let one = sandbox.cluster(1).await;
+    let nothing = one.causeway(&["diagnose"]).await;
+    assert_eq!((nothing.code, nothing.out.starts_with("no tunnels")), (0, true), "{nothing:?}");
+    let missing = one.causeway(&["diagnose", "ns1/nobody"]).await;
+    assert_eq!(missing.code, 1, "{missing:?}");
+    assert!(missing.out.contains("broken at object"), "{missing:?}");
+    let nowhere = one.causeway(&["diagnose", "--kubeconfig", "/nonexistent"]).await;
+    assert_eq!(nowhere.code, 2, "{nowhere:?}");
+    assert!(nowhere.err.contains("there is no such file"), "{nowhere:?}");
+}

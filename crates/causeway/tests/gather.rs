@@ -1,0 +1,169 @@
+//! `causeway gather` leaves secrets out, whatever object they are in, and tolerates what it may not read.
+#![cfg(feature = "sandbox")]
+
+#[path = "status_cli/site.rs"]
+#[allow(dead_code, reason = "a part of it is used here")]
+mod site;
+
+use causeway_api::{networks, rules, vpc};
+use serde_json::{Value, json};
+use site::{Site, finish};
+
+/// Whatever has this in it must not be found.
+const PLANTED: &str = "planted-hunter2";
+
+/// A secret in every place of an object where one may be.
+fn with_secrets(mut object: Value, number: usize) -> Value {
+    let secret = |place: &str| format!("{PLANTED}-{place}-{number}");
+    object["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] =
+        secret("applied").into();
+    object["metadata"]["annotations"]["vault.example/inject"] = secret("annotation").into();
+    object
+}
+
+/// An object of each kind that is gathered, by its namespace.
+fn objects() -> Vec<(&'static str, Value)> {
+    let of = |version: &str, kind: &str, spec: Value| json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "it", "annotations": {} }, "spec": spec });
+    let container = json!({
+        "name": "vpc-nat-gw", "image": "example/image", "args": ["controller", format!("--broker-token={PLANTED}-flag")],
+        "env": [{ "name": "OS_PASSWORD", "value": format!("{PLANTED}-env") }],
+    });
+    let pod = json!({ "containers": [container] });
+    let labels = json!({ "ovn.kubernetes.io/vpc-nat-gw": "true", "app": "vpc-nat-gw-gw1" });
+    let labelled = |mut object: Value| {
+        object["metadata"]["labels"] = labels.clone();
+        object
+    };
+    let workload = |pod: &Value| {
+        json!({ "selector": { "matchLabels": labels }, "serviceName": "x", "template": {
+            "metadata": { "labels": labels, "annotations": { "mine": format!("{PLANTED}-template") } }, "spec": pod } })
+    };
+    let deployment = |pod: &Value| {
+        let mut spec = workload(pod);
+        spec.as_object_mut().expect("an object").remove("serviceName");
+        spec
+    };
+    let tunnel = json!({ "type": "vxlan", "interfaceAddr": "10.100.0.1/24", "clusterId": "c2", "gatewayName": "gw1",
+                         "natGwDp": "gw1" });
+    let discovery = json!({ "clusterID": "c1", "brokerK8sApiServerToken": format!("{PLANTED}-token"),
+        "brokerK8sApiServer": format!("https://me:{PLANTED}-url@broker:6443"), "brokerK8sSecret": "its-name" });
+    let mut all = vec![
+        ("ns1", of("kubeovn.ustc.io/v1", "VpcNatTunnel", tunnel)),
+        (
+            "ns1",
+            of(
+                "kubeovn.ustc.io/v1",
+                "GatewayExIp",
+                json!({ "externalip": "1.2.3.4", "globalnetcidr": "242.1.0.0/16" }),
+            ),
+        ),
+        ("", of("kubeovn.io/v1", "Vpc", json!({ "password": format!("{PLANTED}-spec") }))),
+        ("", of("kubeovn.io/v1", "Subnet", json!({ "password": format!("{PLANTED}-spec") }))),
+        ("", of("kubeovn.io/v1", "VpcNatGateway", json!({ "password": format!("{PLANTED}-spec") }))),
+        ("", of("kubeovn.io/v1", "IptablesEIP", json!({ "password": format!("{PLANTED}-spec") }))),
+        (
+            "submariner-operator",
+            of("submariner.io/v1", "Cluster", json!({ "token": format!("{PLANTED}-spec") })),
+        ),
+        ("", of("submariner.io/v1", "ClusterGlobalEgressIP", json!({ "token": format!("{PLANTED}-spec") }))),
+        ("submariner-operator", of("submariner.io/v1alpha1", "ServiceDiscovery", discovery)),
+        ("kube-system", labelled(of("apps/v1", "StatefulSet", workload(&pod)))),
+        ("kube-system", labelled(of("apps/v1", "Deployment", deployment(&pod)))),
+        ("kube-system", labelled(of("v1", "Pod", pod.clone()))),
+        ("multi-vpc-system", of("apps/v1", "Deployment", deployment(&pod))),
+        ("multi-vpc-system", of("v1", "Pod", pod)),
+        ("", of("v1", "Node", json!({}))),
+        (
+            "default",
+            of(
+                "samplecrd.k8s.io/v1",
+                "Network",
+                json!({ "cidr": "192.168.1.0/24", "gateway": "192.168.1.1" }),
+            ),
+        ),
+    ];
+    let mut config = of("v1", "ConfigMap", Value::Null);
+    config["metadata"]["name"] = "ovn-vpc-nat-config".into();
+    config["data"] = json!({ "token": format!("{PLANTED}-data"), "natGwNamePrefix": "vpc-nat-gw" });
+    config.as_object_mut().expect("an object").remove("spec");
+    all.push(("kube-system", config));
+    let mut lease = of("coordination.k8s.io/v1", "Lease", json!({}));
+    lease["metadata"]["name"] = "causeway-controller".into();
+    all.push(("multi-vpc-system", lease));
+    let mut secret = of("v1", "Secret", Value::Null);
+    secret["stringData"] = json!({ "password": format!("{PLANTED}-secret") });
+    secret.as_object_mut().expect("an object").remove("spec");
+    all.extend(["ns1", "multi-vpc-system", "kube-system"].map(|namespace| (namespace, secret.clone())));
+    let event = json!({ "apiVersion": "v1", "kind": "Event", "metadata": { "name": "it", "annotations": {} },
+        "involvedObject": { "kind": "VpcNatTunnel", "namespace": "ns1", "name": "it" }, "reason": "Up",
+        "message": format!("with Authorization: Bearer {PLANTED}-message") });
+    all.push(("ns1", event));
+    all
+}
+
+#[tokio::test]
+async fn no_secret_of_any_object_is_in_the_archive() {
+    let crds = [vpc::crds(), vpc::foreign::crds(), networks::crds(), rules::crds()].concat();
+    let site = Site::named("cluster 1/odd", crds).await;
+    let namespaces = ["multi-vpc-system", "submariner-operator"];
+    let namespaces = namespaces
+        .map(|name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }));
+    let objects = objects().into_iter().enumerate().map(|(number, (namespace, mut object))| {
+        if !namespace.is_empty() {
+            object["metadata"]["namespace"] = namespace.into();
+        }
+        with_secrets(object, number)
+    });
+    let all: Vec<Value> = namespaces.into_iter().chain(objects).collect();
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": all });
+    let file = site.write("objects.list", &list.to_string());
+    let mut kubectl = tokio::process::Command::new("kubectl");
+    kubectl.arg("--kubeconfig").arg(site.kubeconfig()).args(["create", "--validate=false", "-f"]).arg(file);
+    let created = finish(kubectl).await;
+    assert_eq!(created.code, Some(0), "{created:?}");
+    let archive = site.folder().join("it.tar.gz");
+    let mut command = site.command(&["gather", "--kubeconfig"]);
+    command.arg(site.kubeconfig()).arg("--file").arg(&archive);
+    let said = finish(command).await;
+    assert_eq!(said.code, Some(2), "logs and gateways cannot be had here: {said:?}");
+    assert!(said.err.contains("not gathered: cluster_1_odd: what gateway kube-system/it holds"), "{said:?}");
+    assert_eq!(said.out.trim(), archive.to_str().expect("text"));
+
+    let mut tar = tokio::process::Command::new("tar");
+    tar.arg("-xzf").arg(&archive).arg("-C").arg(site.folder());
+    assert_eq!(finish(tar).await.code, Some(0));
+    let mut grep = tokio::process::Command::new("grep");
+    grep.args(["-rn", PLANTED, "--include=*.json", "--include=*.txt", "--include=*.log"]).arg(site.folder());
+    let found = finish(grep).await;
+    assert_eq!(found.out, "", "secrets were gathered");
+
+    let folder = std::fs::read_dir(site.folder()).expect("a folder").flatten().map(|entry| entry.path());
+    let folder = folder.filter(|path| path.is_dir()).find(|path| path.join("README.txt").exists());
+    let folder = folder.expect("the archive's folder");
+    let files = std::fs::read_dir(folder.join("cluster_1_odd/objects")).expect("objects").flatten();
+    let files: Vec<String> = files.map(|file| file.file_name().into_string().expect("text")).collect();
+    assert!(!files.iter().any(|file| file.contains("secret")), "{files:?}");
+    for kind in [
+        "vpcnattunnels",
+        "gatewayexips",
+        "vpcs",
+        "subnets",
+        "servicediscoveries",
+        "controller-pods",
+        "tunnel-events",
+        "networks",
+    ] {
+        let path = folder.join(format!("cluster_1_odd/objects/{kind}.json"));
+        let objects: Value = serde_json::from_str(&std::fs::read_to_string(path).expect(kind)).expect("JSON");
+        assert_eq!(objects.as_array().map(Vec::len), Some(1), "{kind}");
+        assert!(objects.to_string().contains("REDACTED"), "{kind}: {objects}");
+    }
+    let discovery =
+        std::fs::read_to_string(folder.join("cluster_1_odd/objects/servicediscoveries.json")).expect("it");
+    assert!(
+        discovery.contains("its-name") && discovery.contains("broker:6443"),
+        "what helps stays: {discovery}"
+    );
+    let missed = std::fs::read_to_string(folder.join("NOT_GATHERED.txt")).expect("it");
+    assert!(missed.contains("logs/it.log"), "{missed}");
+}
