@@ -99,7 +99,7 @@ proptest! {
         }
         let route = json!({ "staticRoutes": [{ "cidr": &other, "nextHopIP": &name }] });
         if let Some(vpc) = object::<kube_ovn::Vpc>(typed("Vpc", "kubeovn.io/v1", route), "v", &labels, &annotations) {
-            prop_assert!(parse::static_routes(&vpc).len() <= 1);
+            prop_assert!(parse::vpc(&vpc).routes.len() <= 1);
         }
         let mut eip = typed("IptablesEIP", "kubeovn.io/v1", json!({ "natGwDp": &name }));
         eip["status"] = json!({ "ip": &other });

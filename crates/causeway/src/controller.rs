@@ -50,6 +50,12 @@ pub(crate) struct Args {
     /// This cluster's egress addresses, in place of Submariner's.
     #[arg(long, value_name = "IP,…", value_delimiter = ',')]
     egress_ips: Vec<Ipv4Addr>,
+    /// Believe no cluster's range of global addresses that is not within this one, our own neither.
+    #[arg(long, value_name = "CIDR")]
+    globalnet_within: Option<Ipv4Cidr>,
+    /// Build only tunnels whose namespace is among spec.namespaces of their gateway's Vpc (none there: all are).
+    #[arg(long)]
+    restrict_namespaces: bool,
     /// How the names of gateways' workloads begin, in place of natGwNamePrefix in kube-ovn's ConfigMap
     /// kube-system/ovn-vpc-nat-config (where that is missing too: vpc-nat-gw).
     #[arg(long, value_name = "PREFIX")]
@@ -231,7 +237,13 @@ async fn options(args: Args) -> anyhow::Result<Options> {
     let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
     let cluster = args.cluster_id.as_ref().map(ToString::to_string);
     let vpc = vpc::Options {
-        given: Given { cluster: args.cluster_id, globalnet: args.globalnet_cidr, egress: args.egress_ips },
+        given: Given {
+            cluster: args.cluster_id,
+            globalnet: args.globalnet_cidr,
+            egress: args.egress_ips,
+            within: args.globalnet_within,
+            restrict_namespaces: args.restrict_namespaces,
+        },
         broker,
         gateway_prefix: args.gateway_prefix,
         visits: args.workers.into(),

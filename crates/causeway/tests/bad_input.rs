@@ -112,7 +112,7 @@ async fn kubectl_shows_at_once_what_is_wrong_with_a_name_an_address_or_a_form() 
     }
     assert_eq!(one.kubectl(&["get", "vnt", "-A", "-o", "name"]).await.ok(), "", "none got in");
     one.apply(&good().to_string()).await.ok();
-    one.up("vx0").await;
+    one.built("vx0").await;
 }
 
 async fn set_label(cluster: &Cluster, name: &str, label: &str) {
@@ -142,7 +142,7 @@ async fn labels_that_are_no_vni_or_port_are_reported_and_what_worked_stays() {
     one.reaches(FAR).await;
     stays_calm(&one).await;
     set_label(&one, "vx0", "vid=1000").await;
-    one.up("vx0").await;
+    one.built("vx0").await;
     let count = stream.end().await;
     assert_eq!(count.lost(), 0, "a slip of the pen cuts no traffic: {count:?}");
     set_label(&one, "vx0", "vid=nonsense").await;
@@ -172,7 +172,7 @@ async fn a_tunnel_to_an_unknown_peer_waits_and_comes_up_when_the_peer_is_publish
         "spec": {"externalip": "172.50.16.91", "globalnetcidr": "242.8.0.0/16"},
     });
     sandbox.broker().await.apply(&copy.to_string()).await.ok();
-    let status = one.up("far").await.status.expect("a status");
+    let status = one.built("far").await.status.expect("a status");
     assert_eq!(status.remote_ip.as_deref(), Some("172.50.16.91"));
     assert_eq!(status.remote_globalnet_cidr.as_deref(), Some("242.8.0.0/16"));
     undisturbed(&one, "vx0").await;

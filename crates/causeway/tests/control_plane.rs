@@ -105,7 +105,7 @@ async fn output_that_arrives_after_the_status_is_waited_for_with_either_protocol
         sandbox.restart(&one, nix::sys::signal::Signal::SIGKILL).await;
         let name = format!("late{}", all.len());
         one.create(&vxlan(&name, "gw2", "cluster2/gw2", "10.100.7.1/24")).await;
-        one.up(&name).await;
+        one.built(&name).await;
         let alarms = one.events("ns1", &name).await.into_iter().filter(|reported| reported.warning);
         assert_eq!(alarms.collect::<Vec<_>>(), [], "nothing was said of a tunnel that works");
         one.delete(&name).await;
@@ -158,6 +158,6 @@ async fn a_server_that_is_away_for_longer_than_a_lease_changes_no_status() {
         if term.contains("causeway-term:1") { Err(term) } else { Ok(()) }
     })
     .await;
-    one.up("vx0").await;
+    one.built("vx0").await;
     assert_eq!(status().await, before);
 }

@@ -97,7 +97,7 @@ async fn what_the_kernel_reports_is_repaired_at_once_and_said_and_nothing_else_i
         let reported = one.reports("vx0", "DriftRepaired", repaired).await;
         assert!(!reported.warning && reported.note.contains("gw1"), "{reported:?}");
     }
-    one.up("vx0").await;
+    one.built("vx0").await;
     one.comes_to_reach(FAR).await;
     let trouble = one.events("ns1", "vx0").await.into_iter().filter(|reported| reported.warning);
     assert_eq!(trouble.collect::<Vec<_>>(), [], "a repair is no alarm");

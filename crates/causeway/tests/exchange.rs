@@ -166,7 +166,7 @@ async fn a_gateways_new_address_reaches_its_peers_tunnels() {
         if both { Ok(()) } else { Err(format!("link {remote}, status {reported:?}")) }
     })
     .await;
-    one.up("moving0").await;
+    one.built("moving0").await;
     one.comes_to_reach(FAR).await;
 }
 
@@ -223,7 +223,7 @@ async fn tunnels_stay_up_while_the_broker_is_away_and_all_is_caught_up_when_it_i
     one.in_gateway("gw1", "ip route del 242.1.0.0/16").await.ok();
     one.reports("steady0", "DriftRepaired", "route 242.1.0.0/16").await;
     one.create(&vxlan("fresh0", "gw2", "cluster2/gw1", "10.100.7.1/24")).await;
-    one.up("fresh0").await;
+    one.built("fresh0").await;
     let gone = remove_gateway(&two, "gw2").await;
     says(&two, SYSTEM, "gw2-cluster2", None).await;
     // Controllers that start meanwhile do as much.
@@ -258,11 +258,11 @@ async fn new_coordinates_of_the_broker_are_followed() {
     .await;
     remove_gateway(&two, "gw2").await;
     says(&sandbox.broker().await, MEETING, "gw2.cluster2", None).await;
-    one.up("steady0").await;
+    one.built("steady0").await;
     says(&one, SYSTEM, "gw2-cluster2", Some("172.50.16.22")).await;
     point_at(&one, &right).await;
     says(&one, SYSTEM, "gw2-cluster2", None).await;
-    one.up("steady0").await;
+    one.built("steady0").await;
 }
 
 /// Puts a record at the broker as it is.
@@ -302,7 +302,7 @@ async fn odd_records_at_the_broker_disturb_nothing_and_are_left_alone() {
         for name in ["gwx-cluster1", "gwy-cluster2", "gwx.cluster1", "gwy.cluster2", "nodot"] {
             says(member, SYSTEM, name, None).await;
         }
-        member.up("steady0").await;
+        member.built("steady0").await;
         says(member, SYSTEM, "gw1-cluster1", Some("172.50.16.11")).await;
         says(member, SYSTEM, "gw1-cluster2", Some("172.50.16.21")).await;
     }
@@ -334,8 +334,8 @@ async fn a_tunnel_whose_peer_vanished_keeps_its_link_and_says_so() {
     assert_eq!(one.marked("gw1").await, held, "also when the controller starts without knowing the peer");
 
     sets(&two).create(&PostParams::default(), &gone).await.expect("accepted");
-    one.up("lonely0").await;
-    two.up("lonely0").await;
+    one.built("lonely0").await;
+    two.built("lonely0").await;
     one.comes_to_reach(FAR).await;
     one.delete("lonely0").await;
     one.is_clean("gw1").await;

@@ -18,7 +18,7 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 /// A tunnel of cluster1, up.
 async fn up(one: &Cluster, name: &str, gateway: &str) {
     one.create(&vxlan(name, gateway, "cluster2/gw1", "10.100.0.1/24")).await;
-    one.up(name).await;
+    one.built(name).await;
 }
 
 /// Asks for a deletion without waiting for it.

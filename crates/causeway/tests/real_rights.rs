@@ -365,7 +365,7 @@ async fn without_either_verb_of_exec_tunnels_say_that_commands_are_refused() {
         let mut role = roles.get("multi-vpc-gateways").await.expect("the role");
         role.rules.clone_from(&whole.rules);
         roles.replace("multi-vpc-gateways", &PostParams::default(), &role).await.expect("accepted");
-        one.up("less0").await;
+        one.built("less0").await;
         one.delete("less0").await;
     }
 }
@@ -395,7 +395,7 @@ async fn without_the_right_to_write_statuses_a_tunnel_is_built_and_says_nothing(
     let mut role = roles.get(name).await.expect("the role");
     role.rules = whole;
     roles.replace(name, &PostParams::default(), &role).await.expect("accepted");
-    one.up("less0").await;
+    one.built("less0").await;
 }
 
 /// What the server says to an exec before it would run anything: without an upgrade an admitted one is a bad

@@ -60,7 +60,7 @@ async fn every_command_in_a_gateway_is_in_the_gateways_own_log() {
     let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     one.create(&vxlan("vx0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
-    one.up("vx0").await;
+    one.built("vx0").await;
     one.in_gateway("gw1", "exit 7").await;
     let read =
         || std::fs::read_to_string(sandbox.folder().join("logs/cluster1-execs.jsonl")).expect("the log");

@@ -84,7 +84,7 @@ async fn a_controller_killed_before_its_command_ran_builds_the_tunnel_at_its_nex
     assert_eq!(one.marked("gw1").await, Vec::<String>::new());
     assert!(condition(&one.tunnel("crash0").await, "Ready").is_none());
     sandbox.release(&one).await;
-    one.up("crash0").await;
+    one.built("crash0").await;
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn a_controller_killed_after_its_command_ran_only_has_to_say_so_at_its_nex
     assert!(condition(&one.tunnel("crash0").await, "Ready").is_none(), "nothing was reported yet");
     let built = one.marked("gw1").await;
     let controller = sandbox.release(&one).await;
-    one.up("crash0").await;
+    one.built("crash0").await;
     assert_eq!(controller.execs("apply").await, 0, "all was there already");
     let said = one.in_gateway("gw1", "ip -o link show crash0").await.ok();
     assert_eq!(said, link, "the link is the one that was built first");
@@ -142,7 +142,7 @@ async fn a_controller_killed_at_any_moment_of_building_a_tunnel_finds_its_way() 
         tokio::time::sleep(std::time::Duration::from_millis(25 * step)).await;
         sandbox.hold(&one).await;
         sandbox.release(&one).await;
-        one.up("crash0").await;
+        one.built("crash0").await;
         let routes = one.routes("gw1").await;
         assert!(routes.contains(&"242.1.0.0/16 dev crash0 proto 157".to_owned()), "{routes:?}");
         assert_eq!(one.marked("gw1").await.len(), ONE_TUNNEL);
@@ -182,7 +182,7 @@ async fn input_cut_off_after_any_line_changes_nothing_and_the_next_start_converg
         one.fault("gw1", "").await;
         assert_eq!(one.marked("gw1").await, Vec::<String>::new(), "cut off after {lines} lines");
         sandbox.release(&one).await;
-        one.up("crash0").await;
+        one.built("crash0").await;
         one.delete("crash0").await;
         lines += stride;
     }
@@ -235,7 +235,7 @@ async fn what_breaks_before_the_monitor_listens_is_repaired_as_soon() {
     let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     one.create(&vxlan("early0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
-    one.up("early0").await;
+    one.built("early0").await;
     // No monitor of the kernel's reports this: a digest shows it, the first that is asked for or the next after that.
     let iptables = one.iptables("gw1").await;
     one.in_gateway("gw1", &format!("{iptables} -w 5 -t nat -D POSTROUTING 1")).await.ok();
@@ -252,7 +252,7 @@ async fn a_killed_monitor_is_opened_again_and_hears_as_before() {
     let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     one.create(&vxlan("heard0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
-    one.up("heard0").await;
+    one.built("heard0").await;
     let script = |argv: &str| argv.ends_with("causeway-monitor\0");
     for part in [&is_monitor as &(dyn Fn(&str) -> bool + Sync), &script] {
         let before = monitor_in(&one, "gw1").await;
@@ -272,7 +272,7 @@ async fn a_gateway_where_no_monitor_can_run_says_why_and_is_tried_ever_less_ofte
     let one = sandbox.cluster(1).await;
     let controller = one.controller().await;
     one.create(&vxlan("deaf0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
-    one.up("deaf0").await;
+    one.built("deaf0").await;
     let monitor = monitor_in(&one, "gw1").await;
     one.fault("gw1", "without:ip").await;
     kill(monitor, Signal::SIGKILL).expect("it runs");
@@ -284,7 +284,7 @@ async fn a_gateway_where_no_monitor_can_run_says_why_and_is_tried_ever_less_ofte
     let tries = controller.execs("monitor").await - before;
     assert!(tries <= 8, "{tries} tries in six seconds");
     one.fault("gw1", "").await;
-    one.up("deaf0").await;
+    one.built("deaf0").await;
 }
 
 #[tokio::test]
@@ -298,7 +298,7 @@ async fn what_changed_while_the_controller_was_away_is_caught_up_with() {
     one.create(&tunnel("changed0", "gw1", "cluster3/gw1", 2)).await;
     one.create(&tunnel("stale0", "gw2", "cluster2/gw2", 3)).await;
     for name in ["deleted0", "changed0", "stale0"] {
-        one.up(name).await;
+        one.built(name).await;
     }
 
     sandbox.hold(&one).await;
@@ -313,8 +313,8 @@ async fn what_changed_while_the_controller_was_away_is_caught_up_with() {
     assert!(one.link("gw2", "stale0").await.is_some());
     sandbox.release(&one).await;
 
-    one.up("changed0").await;
-    one.up("new0").await;
+    one.built("changed0").await;
+    one.built("new0").await;
     assert_eq!(one.addresses("gw1", "changed0").await, ["10.100.9.1/24"]);
     one.until("the deleted tunnel is gone", PATIENCE, async || {
         match tunnels.get_opt("deleted0").await.expect("an answer") {
@@ -346,6 +346,6 @@ async fn a_gateway_replaced_while_the_controller_was_away_is_built_anew() {
     .await;
     assert_eq!(one.marked("gw1").await, Vec::<String>::new());
     sandbox.release(&one).await;
-    one.up("moved0").await;
+    one.built("moved0").await;
     one.comes_to_reach(FAR).await;
 }

@@ -193,7 +193,7 @@ async fn a_routine_day_alarms_nobody() {
     one.kubectl(&gateway).await.ok();
     // The pod that held the tunnel is gone, so whatever answers now came through its successor.
     one.comes_to_reach("242.1.1.20").await;
-    one.up("demo").await;
+    one.built("demo").await;
     for cluster in [&one, &two] {
         let events = cluster.events("ns1", "demo").await;
         assert!(events.iter().all(|event| !event.warning), "{}: {events:?}", cluster.name);

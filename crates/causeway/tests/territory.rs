@@ -78,7 +78,7 @@ async fn what_a_peer_claims_of_others_is_refused_by_name_and_takes_no_packet() {
         refused(&one, NS, "third", reason, &words).await;
     }
     claim(&broker, "gw1.cluster3", right.clone()).await;
-    one.up("third").await;
+    one.built("third").await;
     let count = own.end().await;
     assert_eq!(count.lost(), 0, "what was built stays as it was: {count:?}");
 
@@ -89,11 +89,11 @@ async fn what_a_peer_claims_of_others_is_refused_by_name_and_takes_no_packet() {
     }
     // Nobody's that is known here: cluster3 may have it.
     claim(&broker, "gw1.cluster3", json!({ "globalnetcidr": "8.8.8.0/24" })).await;
-    let status = one.up("third").await.status.expect("a status");
+    let status = one.built("third").await.status.expect("a status");
     assert_eq!(status.remote_globalnet_cidr.as_deref(), Some("8.8.8.0/24"));
 
     claim(&broker, "gw1.cluster3", right).await;
-    one.up("third").await;
+    one.built("third").await;
     one.comes_to_reach(THIRD).await;
     let count = others.end().await;
     assert_eq!(count.lost(), 0, "{count:?}");
@@ -119,7 +119,7 @@ async fn a_claim_that_was_withdrawn_leaves_nothing_behind() {
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(one.marked("gw1").await, before, "nothing is built on it");
     claim(&broker, "gw1.cluster3", json!({ "globalnetcidr": "242.2.0.0/16" })).await;
-    one.up("third").await;
+    one.built("third").await;
 
     let count = stream.end().await;
     assert_eq!(count.lost(), 0, "{count:?}");
@@ -207,13 +207,13 @@ async fn an_address_that_a_gateway_cannot_have_is_not_built_on_nor_published() {
         let record = broker.records(MEETING).get("gw1.cluster1").await.expect("its record");
         assert_eq!(record.spec.externalip.as_deref(), Some("172.50.16.11"), "{address} is not published");
         annotate("172.50.16.11").await;
-        one.up("demo").await;
+        one.built("demo").await;
     }
     annotate("172.50.16.21").await;
     refused(&one, NS, "demo", "PeerInvalid", &["172.50.16.21", "this gateway"]).await;
     annotate("172.50.16.11").await;
-    one.up("demo").await;
-    two.up("demo").await;
+    one.built("demo").await;
+    two.built("demo").await;
     let count = stream.end().await;
     assert_eq!(count.lost(), 0, "{count:?}");
 }

@@ -42,7 +42,7 @@ async fn the_sample_says_why_it_is_not_up_without_gre_and_comes_up_as_vxlan() {
     one.kubectl(&["apply", "-f", SAMPLE]).await.ok();
     if makes_gre(&one).await {
         eprintln!("this kernel makes GRE links: the sample comes up as it is");
-        one.up("ovn-gre0").await;
+        one.built("ovn-gre0").await;
         one.delete("ovn-gre0").await;
     } else {
         let sentence = one.down("ovn-gre0", "KernelLacksTunnelType").await;

@@ -63,7 +63,7 @@ async fn two_tunnels(one: &Cluster) {
     for (name, gateway, vni) in [("first0", "gw1", 1), ("second0", "gw2", 2)] {
         let tunnel = vxlan(name, gateway, &format!("cluster2/{gateway}"), &format!("10.100.{vni}.1/24"));
         one.create(&with_vni(tunnel, vni)).await;
-        one.up(name).await;
+        one.built(name).await;
         assert_eq!(one.marked(gateway).await.len(), ONE_TUNNEL);
     }
 }

@@ -133,7 +133,7 @@ fn a_deletion_waits_only_for_gateways_that_it_concerns() {
 #[test]
 fn a_route_concerns_the_tunnels_that_it_leads_to() {
     let mut state = crowded();
-    let routes = |n: usize| Event::Vpcs(Change::Put("v".into(), (0..n).map(crowd::route).collect()));
+    let routes = |n: usize| Event::Vpcs(Change::Put("v".into(), crowd::vpc(n)));
     assert_eq!(cost(&mut state, routes(MANY - 1)), (1, 0, 0), "one route less");
     assert_eq!(cost(&mut state, Event::Vpcs(Change::Put("w".into(), Default::default()))), (0, 0, 0));
 }

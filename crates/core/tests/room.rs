@@ -9,7 +9,7 @@ use causeway_core::vpc::exchange::{self, RECORD_NAMESPACE, Record, RecordTask};
 use causeway_core::vpc::member::{Member, MembershipTask, Renewal, membership};
 use causeway_core::vpc::objects::{
     Eip, Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, Subnet, TUNNEL_FINALIZER, Tunnel,
-    TunnelSpec, VpcGateway, Workload,
+    TunnelSpec, Vpc, VpcGateway, Workload,
 };
 use causeway_core::vpc::status::{TunnelStatus, TunnelTask};
 use causeway_core::vpc::{
@@ -230,7 +230,8 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         .prop_map(|named| ("x".to_string(), Subnet { provider: named.then(|| "p".into()), vpc: None }));
     let vpc = (0..3u8).prop_map(|octet| {
         let route = StaticRoute { range: name("242.0.0.0/8"), next_hop: Ipv4Addr::new(10, 0, 1, octet) };
-        ("v".to_string(), BTreeSet::from([route]))
+        let namespaces = (octet == 0).then(|| "ns1".to_string()).into_iter().collect();
+        ("v".to_string(), Vpc { routes: BTreeSet::from([route]), namespaces })
     });
     let node = select(vec![NodeHealth::Ready, NodeHealth::NotReady, NodeHealth::Lost])
         .prop_map(|h| ("n1".to_string(), h));
@@ -389,7 +390,7 @@ fn our_own_record_concerns_the_tunnels_of_its_gateway_only_where_it_moves_them()
         }),
         status: Default::default(),
     };
-    let mut state = State::new(Given::default());
+    let mut state = State::new(Given { restrict_namespaces: true, ..Given::default() });
     state.apply(Event::Identity(Some("c1".parse())));
     state.apply(Event::Tunnels(Change::Put(key.clone(), tunnel)));
     // The older pod serves as long as nothing is published.
@@ -409,7 +410,7 @@ proptest! {
 
     #[test]
     fn what_compile_says_differently_was_touched(happenings in vec(any_happening(), 1..60)) {
-        let mut state = State::new(Given::default());
+        let mut state = State::new(Given { restrict_namespaces: true, ..Given::default() });
         let mut course = Course::default();
         let mut before = all_said(&state);
         for happening in happenings {
@@ -428,7 +429,7 @@ proptest! {
 
     #[test]
     fn an_event_touches_no_tunnels_but_those_it_concerns(happenings in vec(any_happening(), 1..60)) {
-        let mut state = State::new(Given::default());
+        let mut state = State::new(Given { restrict_namespaces: true, ..Given::default() });
         let mut course = Course::default();
         for happening in happenings {
             let Some(event) = course.event(&state, happening) else { continue };
@@ -461,8 +462,8 @@ proptest! {
 
     #[test]
     fn a_full_list_says_what_single_events_said(tunnels in vec(any_tunnel(), 0..6), pods in vec(any_pod(), 0..3), records in vec(any_record(), 0..4)) {
-        let mut one_by_one = State::new(Given::default());
-        let mut at_once = State::new(Given::default());
+        let mut one_by_one = State::new(Given { restrict_namespaces: true, ..Given::default() });
+        let mut at_once = State::new(Given { restrict_namespaces: true, ..Given::default() });
         for state in [&mut one_by_one, &mut at_once] {
             state.apply(Event::Identity(Some("c1".parse())));
             state.apply(Event::Tunnels(Change::Reset(BTreeMap::new())));

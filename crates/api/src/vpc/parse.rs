@@ -9,7 +9,7 @@ use causeway_core::vpc::exchange::{
 use causeway_core::vpc::member::{Member, Renewal};
 use causeway_core::vpc::nodes::NodeReport;
 use causeway_core::vpc::objects::{
-    Eip, Ends, GatewayPod, Peer, PodRef, StaticRoute, Subnet, Tunnel, TunnelSpec, VpcGateway, Workload,
+    Eip, Ends, GatewayPod, Peer, PodRef, StaticRoute, Subnet, Tunnel, TunnelSpec, Vpc, VpcGateway, Workload,
 };
 use causeway_core::vpc::status::TunnelStatus;
 use causeway_core::vpc::want::TunnelKind;
@@ -272,8 +272,14 @@ pub fn subnet(object: &kube_ovn::Subnet) -> Subnet {
     Subnet { provider: text(&object.spec.provider), vpc: text(&object.spec.vpc) }
 }
 
+/// A VPC.
+pub fn vpc(object: &kube_ovn::Vpc) -> Vpc {
+    let namespaces = object.spec.namespaces.iter().cloned().collect();
+    Vpc { routes: static_routes(object), namespaces }
+}
+
 /// The static routes of a VPC that lead by destination; ones that make no sense lead nowhere.
-pub fn static_routes(object: &kube_ovn::Vpc) -> BTreeSet<StaticRoute> {
+fn static_routes(object: &kube_ovn::Vpc) -> BTreeSet<StaticRoute> {
     let by_source = |route: &&kube_ovn::StaticRoute| route.policy.as_deref() == Some("policySrc");
     let routes = object.spec.static_routes.iter().filter(|route| !by_source(route));
     routes

@@ -109,7 +109,7 @@ pub(super) async fn look(client: &Client) -> kube::Result<Seen> {
     let subnets = lists.of::<kube_ovn::Subnet>(None, all()).await?;
     let subnets = Change::Reset(each(&subnets, by_name(|it| Some(parse::subnet(it)))));
     let vpcs = lists.of::<kube_ovn::Vpc>(None, all()).await?;
-    let vpcs = Change::Reset(each(&vpcs, by_name(|it| Some(parse::static_routes(it)))));
+    let vpcs = Change::Reset(each(&vpcs, by_name(|it| Some(parse::vpc(it)))));
     let nodes = lists.of::<Node>(None, all()).await?;
     let nodes = Change::Reset(each(&nodes, by_name(|it| Some(parse::node(it)))));
     let nodes = Nodes::new(GRACE).take(nodes, Timestamp::now().as_second());

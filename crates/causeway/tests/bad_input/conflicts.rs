@@ -34,7 +34,7 @@ async fn of_two_tunnels_that_want_the_same_the_older_one_has_it_until_it_goes() 
     assert_eq!(count.lost(), 0, "{count:?}");
 
     one.delete("older").await;
-    one.up("same-range").await;
+    one.built("same-range").await;
     one.delete("same-range").await;
     one.is_clean("gw1").await;
 }
@@ -85,7 +85,7 @@ async fn a_foreign_link_or_route_in_the_way_is_named_left_alone_and_once_gone_th
         assert_eq!(one.routes("gw2").await, routes, "nothing is half-built");
         assert!(one.marked("gw2").await.is_empty());
         one.in_gateway("gw2", unblock).await.ok();
-        one.up("mine").await;
+        one.built("mine").await;
         one.kubectl(&["delete", "vnt", "-n", NS, "mine", "--timeout=60s"]).await.ok();
         assert!(one.marked("gw2").await.is_empty());
     }

@@ -29,7 +29,7 @@ async fn a_gateway_that_is_missing_or_not_running_is_named_and_harms_no_other() 
     one.create(&vxlan("asleep", "gw2", "cluster2/gw2", "10.108.0.1/24")).await;
     one.down("asleep", "GatewayNotRunning").await;
     one.kubectl(&scale("--replicas=1")).await.ok();
-    one.up("asleep").await;
+    one.built("asleep").await;
     one.patch_spec("asleep", json!({"natGwDp": "gw7"})).await;
     one.down("asleep", "GatewayNotFound").await;
     one.is_clean("gw2").await;
@@ -41,7 +41,7 @@ async fn a_gateway_that_is_missing_or_not_running_is_named_and_harms_no_other() 
 async fn is_served(cluster: &Cluster, address: &str) {
     let start = Instant::now();
     cluster.patch_spec("vx0", json!({"interfaceAddr": address})).await;
-    cluster.up("vx0").await;
+    cluster.built("vx0").await;
     assert_eq!(cluster.addresses("gw1", "vx0").await, [address]);
     let took = start.elapsed();
     assert!(took < Duration::from_secs(8), "it waited for another gateway: {took:?}");
@@ -62,7 +62,7 @@ async fn a_gateway_that_refuses_commands_is_reported_not_hammered_and_harms_no_o
     assert_eq!(count.lost(), 0, "{count:?}");
     is_served(&one, "10.100.0.9/24").await;
     one.fault("gw2", "").await;
-    one.up("mute").await;
+    one.built("mute").await;
     one.delete("mute").await;
 }
 
@@ -95,7 +95,7 @@ async fn a_gateway_that_claims_a_term_which_nobody_had_is_reported_and_harms_no_
     undisturbed(&one, "vx0").await;
     stays_calm(&one).await;
     one.in_gateway("gw2", "ip link set dev lo alias ''").await.ok();
-    one.up("liar").await;
+    one.built("liar").await;
 }
 
 #[tokio::test]
@@ -106,14 +106,14 @@ async fn a_gateway_ends_a_term_once_and_is_not_believed_again_so_soon() {
     // As if the Lease had been deleted: our next term is newer.
     one.in_gateway("gw2", "ip link set dev lo alias causeway-term:1000").await.ok();
     one.create(&vxlan("liar", "gw2", "cluster2/gw2", "10.109.0.1/24")).await;
-    one.up("liar").await;
+    one.built("liar").await;
     one.in_gateway("gw2", "ip link set dev lo alias causeway-term:2000").await.ok();
     one.patch_spec("liar", json!({"interfaceAddr": "10.109.0.2/24"})).await;
     reported(&one, "liar", "CommandFailed", &["claims term 2000"]).await;
     undisturbed(&one, "vx0").await;
     stays_calm(&one).await;
     one.in_gateway("gw2", "ip link set dev lo alias ''").await.ok();
-    one.up("liar").await;
+    one.built("liar").await;
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn a_gateway_without_a_tool_is_reported_with_its_name_and_harms_no_other()
         one.create(&with_vni(vxlan("bare", "gw2", "cluster2/gw2", "10.107.0.1/24"), 7)).await;
         reported(&one, "bare", "ToolMissing", &[&format!("has no `{tool}`")]).await;
         one.fault("gw2", "").await;
-        one.up("bare").await;
+        one.built("bare").await;
         one.delete("bare").await;
     }
     one.fault("gw2", "without:iptables").await;

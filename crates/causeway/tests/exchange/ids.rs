@@ -15,7 +15,7 @@ async fn two_clusters_with_one_id_both_say_so_and_fight_over_nothing() {
     says(&broker, MEETING, "gw1.cluster1", Some("172.50.16.11")).await;
     says(&one, SYSTEM, "gw1-cluster2", Some("172.50.16.21")).await;
     one.create(&vxlan("first0", "gw1", "cluster2/gw1", "10.100.9.1/24")).await;
-    one.up("first0").await;
+    one.built("first0").await;
     let version =
         async || broker.records(MEETING).get("gw1.cluster1").await.expect("it stays").resource_version();
     let (before, built) = (version().await, one.marked("gw1").await);
@@ -41,7 +41,7 @@ async fn two_clusters_with_one_id_both_say_so_and_fight_over_nothing() {
     assert_eq!(one.marked("gw1").await, built, "what was built stays");
 
     goes_by("cluster2").await;
-    one.up("first0").await;
+    one.built("first0").await;
     // What the second one had brought from the first was never its own.
     let brought = two.records(SYSTEM).get("gw1-cluster1").await.expect("it stays");
     assert_eq!(json!(brought.spec)["externalip"], "172.50.16.11");
@@ -77,7 +77,7 @@ async fn a_claim_that_ran_out_is_nobodys_and_a_live_one_counts_until_it_is_gone(
     let (one, broker) = (sandbox.cluster(1).await, sandbox.broker().await);
     says(&one, SYSTEM, "gw1-cluster2", Some("172.50.16.21")).await;
     one.create(&vxlan("first0", "gw1", "cluster2/gw1", "10.100.9.1/24")).await;
-    one.up("first0").await;
+    one.built("first0").await;
     let claim = async |name: &str, renewed: &str| {
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -92,5 +92,5 @@ async fn a_claim_that_ran_out_is_nobodys_and_a_live_one_counts_until_it_is_gone(
     assert!(sentence.contains("Lease lives"), "{sentence}");
     broker.kubectl(&["delete", "lease", "-n", MEETING, "lives"]).await.ok();
     // The one that ran out is still there.
-    one.up("first0").await;
+    one.built("first0").await;
 }

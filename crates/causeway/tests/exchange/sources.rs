@@ -52,7 +52,7 @@ async fn everything_that_submariner_says_can_be_given_by_flag() {
     says(&one, SYSTEM, "gw1-cluster1", Some("172.50.16.11")).await;
     says(&one, SYSTEM, "gw1-cluster2", Some("172.50.16.21")).await;
     one.create(&vxlan("flags0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
-    let status = one.up("flags0").await.status.expect("a status");
+    let status = one.built("flags0").await.status.expect("a status");
     assert_eq!(status.globalnet_cidr.as_deref(), Some("242.0.0.0/16"));
     assert_eq!(status.global_egress_ip, ["242.0.0.5", "242.0.0.6"]);
     let rules = one.postrouting("gw1").await;
@@ -84,7 +84,7 @@ async fn a_gateway_without_a_default_address_publishes_its_floating_one() {
         .await
         .ok();
     says(&one, SYSTEM, "gw2-cluster1", Some("172.50.16.77")).await;
-    assert_eq!(one.up("float0").await.status.expect("a status").internal_ip.as_deref(), Some("172.50.16.77"));
+    assert_eq!(one.built("float0").await.status.expect("a status").internal_ip.as_deref(), Some("172.50.16.77"));
 }
 
 #[tokio::test]
@@ -104,11 +104,11 @@ async fn gateways_are_found_under_the_prefix_that_kube_ovn_is_configured_with() 
     one.create(&vxlan("edge0", "gw9", "cluster2/gw1", "10.100.9.1/24")).await;
     one.create(&vxlan("known0", "gw1", "cluster2/gw1", "10.100.8.1/24")).await;
     one.down("edge0", "GatewayNotFound").await;
-    one.up("known0").await;
+    one.built("known0").await;
     let config =
         ["create", "configmap", "ovn-vpc-nat-config", "-n", SYSTEM, "--from-literal=natGwNamePrefix=edge"];
     one.kubectl(&config).await.ok();
     one.down("edge0", "GatewayNotRunning").await;
     // The sandbox's own gateways carry kube-ovn's annotation, so a prefix does not hide them.
-    one.up("known0").await;
+    one.built("known0").await;
 }

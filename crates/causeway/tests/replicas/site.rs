@@ -70,7 +70,7 @@ impl Site {
         let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
         join(&one, &two, "calm0", "gw1", 1).await;
         one.create(&with_vni(vxlan(WORK, "gw1", "cluster3/gw1", AT_REST), 77)).await;
-        one.up(WORK).await;
+        one.built(WORK).await;
         sandbox.hold(&one).await;
         // Its controller was killed and would keep the Lease for its time; the number of its term stays.
         let given_up = Patch::Merge(json!({"spec": {"holderIdentity": ""}}));
@@ -156,7 +156,7 @@ impl Site {
     /// Gives the tunnel its address at rest, and waits until it is up.
     pub(crate) async fn comes_to_rest(&self) {
         self.ask_for(AT_REST).await;
-        self.one.up(WORK).await;
+        self.one.built(WORK).await;
     }
 
     /// The same while nobody leads: what was asked for is wanted no more when this replica succeeds. Waits until it
@@ -169,7 +169,7 @@ impl Site {
         }
         self.succeeds(successor, after).await;
         self.first_command(successor, since).await;
-        self.one.up(WORK).await;
+        self.one.built(WORK).await;
     }
 
     /// All commands of the replicas so far.

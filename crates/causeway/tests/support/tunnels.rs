@@ -109,6 +109,13 @@ impl Cluster {
         .await;
     }
 
+    /// Waits until all is in place that a tunnel asks for now. Whether its peer answers is another matter: most tests have
+    /// one end only.
+    #[track_caller]
+    pub(crate) fn built(&self, name: &str) -> impl Future<Output = VpcNatTunnel> {
+        self.says(NS, name, "Programmed", "True", "InPlace", PATIENCE)
+    }
+
     /// Waits until a tunnel is up and its status is about what it asks for now.
     #[track_caller]
     pub(crate) fn up(&self, name: &str) -> impl Future<Output = VpcNatTunnel> {

@@ -20,7 +20,7 @@ async fn a_changed_address_replaces_the_old_one_and_no_packet_is_lost() {
     // Within the network, out of it, and with another prefix.
     for address in ["10.100.0.9/24", "10.100.0.3/24", "10.101.0.1/24", "10.101.0.1/16"] {
         one.patch_spec("vx0", json!({ "interfaceAddr": address })).await;
-        let tunnel = one.up("vx0").await;
+        let tunnel = one.built("vx0").await;
         assert_eq!(tunnel.status.expect("a status").interface_addr.as_deref(), Some(address));
         assert_eq!(one.addresses("gw1", "vx0").await, [address]);
     }
@@ -55,7 +55,7 @@ async fn a_tunnel_that_moves_to_another_gateway_leaves_nothing_on_the_old_one() 
     join(&one, &two, "vx0", "gw1", 0).await;
 
     one.patch_spec("vx0", json!({"natGwDp": "gw2"})).await;
-    let status = one.up("vx0").await.status.expect("a status");
+    let status = one.built("vx0").await.status.expect("a status");
     assert_eq!((status.nat_gw_dp.as_deref(), status.local_gw.as_deref()), (Some("gw2"), Some("gw2")));
     assert_eq!(status.internal_ip.as_deref(), Some("172.50.16.12"));
     assert_eq!(one.addresses("gw2", "vx0").await, ["10.100.0.1/24"]);
@@ -63,7 +63,7 @@ async fn a_tunnel_that_moves_to_another_gateway_leaves_nothing_on_the_old_one() 
     one.says(NS, "vx0", "Routed", "False", "NoStaticRoute", PATIENCE).await;
 
     two.patch_spec("vx0", json!({"gatewayName": "gw2"})).await;
-    let status = two.up("vx0").await.status.expect("a status");
+    let status = two.built("vx0").await.status.expect("a status");
     assert_eq!(status.remote_ip.as_deref(), Some("172.50.16.12"));
     let link = two.link("gw1", "vx0").await.expect("the link");
     assert_eq!(link["linkinfo"]["info_data"]["remote"], "172.50.16.12");
@@ -97,8 +97,8 @@ async fn a_gateway_that_was_scaled_down_or_lost_its_pod_gets_its_tunnel_back() {
         "a restart is no news to the peer"
     );
     one.kubectl(&scale("--replicas=1")).await.ok();
-    one.up("vx0").await;
-    two.up("vx0").await;
+    one.built("vx0").await;
+    two.built("vx0").await;
     one.reaches(FAR).await;
 
     let before = pod_uid(&one).await;
@@ -112,9 +112,9 @@ async fn a_gateway_that_was_scaled_down_or_lost_its_pod_gets_its_tunnel_back() {
         if marked.len() == ONE_TUNNEL { Ok(()) } else { Err(format!("{marked:?}")) }
     })
     .await;
-    let tunnel = one.up("vx0").await;
+    let tunnel = one.built("vx0").await;
     assert_eq!(tunnel.finalizers(), ["tunnel.finalizer.ustc.io"]);
-    two.up("vx0").await;
+    two.built("vx0").await;
     one.comes_to_reach(FAR).await;
     one.reaches(FAR).await;
 }
@@ -151,7 +151,7 @@ async fn a_tunnel_replaced_by_force_or_turned_into_the_other_form_leaves_nothing
     join(&one, &two, "vx0", "gw1", 0).await;
     let other = with_vni(vxlan("vx0", "gw1", "cluster2/gw1", "10.100.5.1/24"), 55);
     one.kubectl_with(&["replace", "--force", "-f", "-"], &other.to_string()).await.ok();
-    one.up("vx0").await;
+    one.built("vx0").await;
     assert_eq!(one.addresses("gw1", "vx0").await, ["10.100.5.1/24"]);
     let link = one.link("gw1", "vx0").await.expect("the link");
     assert_eq!(link["linkinfo"]["info_data"]["id"], 55);
@@ -172,7 +172,7 @@ async fn a_change_on_a_gateway_that_is_known_is_one_command() {
     let one = sandbox.cluster(1).await;
     let controller = one.controller().await;
     one.create(&vxlan("vx0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
-    one.up("vx0").await;
+    one.built("vx0").await;
     let commands = async || (controller.execs("observe").await, controller.execs("apply").await);
     // What was built echoes in the monitor, and the echo is looked into.
     one.until("it is at rest", PATIENCE, async || {
@@ -188,6 +188,6 @@ async fn a_change_on_a_gateway_that_is_known_is_one_command() {
         if addresses == ["10.100.0.9/24"] { Ok(()) } else { Err(format!("{addresses:?}")) }
     })
     .await;
-    one.up("vx0").await;
+    one.built("vx0").await;
     assert_eq!(commands().await, (observed, applied + 1));
 }

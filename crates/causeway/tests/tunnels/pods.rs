@@ -45,7 +45,7 @@ async fn report(one: &Cluster, pod: &str, ready: &str) {
 /// Waits until a tunnel is up through the pod with this address outside.
 async fn up_through(one: &Cluster, name: &str, address: &str) {
     one.until(&format!("{name} is up through {address}"), PATIENCE, async || {
-        let status = one.up(name).await.status.expect("a status");
+        let status = one.built(name).await.status.expect("a status");
         if status.internal_ip.as_deref() == Some(address) { Ok(()) } else { Err(format!("{status:?}")) }
     })
     .await;
@@ -57,7 +57,7 @@ async fn when_another_pod_of_a_gateway_takes_over_the_former_one_is_swept_once_i
     let one = sandbox.cluster(1).await;
     deploy(&one).await;
     one.create(&vxlan("ha0", "both", "cluster2/gw1", "10.100.0.1/24")).await;
-    let status = one.up("ha0").await.status.expect("a status");
+    let status = one.built("ha0").await.status.expect("a status");
     let first = status.internal_ip.expect("an address");
     let (serving, spare, second) = match first.as_str() {
         "172.50.16.11" => ("gw1", "gw2", "172.50.16.12"),
@@ -89,7 +89,7 @@ async fn a_spare_pod_that_does_not_answer_blocks_a_deletion_and_is_named() {
     let one = sandbox.cluster(1).await;
     deploy(&one).await;
     one.create(&vxlan("ha0", "both", "cluster2/gw1", "10.100.0.1/24")).await;
-    let status = one.up("ha0").await.status.expect("a status");
+    let status = one.built("ha0").await.status.expect("a status");
     let spare = if status.internal_ip.as_deref() == Some("172.50.16.11") { "gw2" } else { "gw1" };
     one.fault(spare, "refuse").await;
     // Its former observation is forgotten with the term.

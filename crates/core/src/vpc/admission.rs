@@ -228,6 +228,10 @@ pub(super) struct Grounds<'a> {
     pub(super) own: &'a super::own::Own,
     /// Who can be reached.
     pub(super) records: &'a super::records::Records,
+    /// Which cluster claims which addresses.
+    pub(super) ranges: &'a super::ranges::Ranges,
+    /// The gateway's VPC by name, and as far as it is known.
+    pub(super) vpc: Option<(&'a str, Option<&'a super::objects::Vpc>)>,
 }
 
 impl Grounds<'_> {
@@ -253,6 +257,26 @@ impl Grounds<'_> {
         }
     }
 
+    /// Whether a tunnel is in a namespace that may use the gateway.
+    fn allows(&self, tunnel: &Tunnel) -> Result<(), Trouble> {
+        let namespace = tunnel.key.namespace();
+        let refusal = |why: String| Trouble::NamespaceNotAllowed(why);
+        match self.vpc.filter(|_| self.own.given.restrict_namespaces) {
+            Some((name, Some(vpc))) if !vpc.namespaces.is_empty() && !vpc.namespaces.contains(namespace) => {
+                Err(refusal(format!(
+                    "gateway {} serves Vpc {name}, which is not for namespace {namespace}; add it to the Vpc's spec.namespaces, or \
+                     put the tunnel into one of them",
+                    self.gateway
+                )))
+            }
+            Some((name, None)) => Err(Trouble::GatewayIncomplete(format!(
+                "Vpc {name} of gateway {} is not known, so neither is whether it is for namespace {namespace}",
+                self.gateway
+            ))),
+            Some((_, Some(_))) | None => Ok(()),
+        }
+    }
+
     fn known(
         &self,
         tunnel: &Tunnel,
@@ -260,6 +284,7 @@ impl Grounds<'_> {
         peer: &super::objects::Peer,
         local: Ipv4Addr,
     ) -> Result<TunnelWant, Trouble> {
+        self.allows(tunnel)?;
         let ours = self.own.range()?;
         if self.own.cluster() == Some(&peer.cluster) {
             return Err(Trouble::Invalid(format!(
@@ -274,6 +299,18 @@ impl Grounds<'_> {
         }
         if ours.overlaps(remote_range) {
             return Err(Trouble::RangeOverlap { cluster: peer.cluster.clone(), theirs: remote_range, ours });
+        }
+        if let Some(within) = self.own.given.within.filter(|within| !within.covers(remote_range)) {
+            let why = format!("globalnetcidr {remote_range} is not within {within} (--globalnet-within)");
+            return Err(Trouble::PeerInvalid { peer: peer.clone(), why });
+        }
+        // The one in use stands: who claims it beside is the one to be asked.
+        let is_used = tunnel.established(self.gateway).is_some_and(|it| it.range == Some(remote_range));
+        if let Some((other, others)) = self.ranges.rival(remote_range, &peer.cluster, self.own.cluster())
+            && !is_used
+        {
+            let (cluster, other) = (peer.cluster.clone(), other.clone());
+            return Err(Trouble::ClustersOverlap { cluster, theirs: remote_range, other, others });
         }
         Ok(TunnelWant {
             owner: tunnel.key.clone(),

@@ -1,11 +1,10 @@
 //! What is seen, and what a worker is sent to reconcile because of it.
 
-use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use super::exchange::Record;
 use super::member::Renewal;
-use super::objects::{Eip, GatewayPod, NodeHealth, StaticRoute, Subnet, Tunnel, VpcGateway, Workload};
+use super::objects::{Eip, GatewayPod, NodeHealth, Subnet, Tunnel, Vpc, VpcGateway, Workload};
 use super::outcome::Outcome;
 use super::reach::Probed;
 use crate::names::{ClusterId, GatewayName, Invalid, Ipv4Cidr, ObjectKey};
@@ -46,8 +45,8 @@ pub enum Event {
     Eips(Change<String, Eip>),
     /// kube-ovn's subnets.
     Subnets(Change<String, Subnet>),
-    /// The VPCs' static routes.
-    Vpcs(Change<String, BTreeSet<StaticRoute>>),
+    /// VPCs.
+    Vpcs(Change<String, Vpc>),
     /// Nodes.
     Nodes(Change<String, NodeHealth>),
     /// Gateway records in this cluster: our own and imported ones.

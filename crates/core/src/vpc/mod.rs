@@ -20,6 +20,7 @@ pub mod objects;
 pub mod outcome;
 mod own;
 pub mod plan;
+mod ranges;
 pub mod reach;
 mod records;
 pub mod state;

@@ -1,6 +1,6 @@
 //! What the watches saw, the few facts of each object that decisions rest on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use super::status::{ANSWERED, REACHABLE, SILENT_BEHIND, TunnelStatus};
@@ -233,6 +233,15 @@ pub struct Subnet {
     pub provider: Option<String>,
     /// The VPC it belongs to.
     pub vpc: Option<String>,
+}
+
+/// A `Vpc` of kube-ovn.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Vpc {
+    /// The static routes of its router.
+    pub routes: BTreeSet<StaticRoute>,
+    /// The namespaces that it is for; all if there are none.
+    pub namespaces: BTreeSet<String>,
 }
 
 /// A static route of a `Vpc`.

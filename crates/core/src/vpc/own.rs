@@ -17,12 +17,16 @@ pub struct Given {
     pub globalnet: Option<Ipv4Cidr>,
     /// Its egress addresses.
     pub egress: Vec<Ipv4Addr>,
+    /// What all clusters' ranges must lie in, if they must.
+    pub within: Option<Ipv4Cidr>,
+    /// Whether a tunnel must be in a namespace of its gateway's VPC.
+    pub restrict_namespaces: bool,
 }
 
 /// What is given and observed of ourselves, and what follows from it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Own {
-    given: Given,
+    pub(super) given: Given,
     /// What the cluster is called where it says so, if that can be an id.
     pub(super) identity: Option<Result<ClusterId, Invalid>>,
     pub(super) uid: Option<String>,
@@ -106,7 +110,14 @@ impl Own {
         if let Standing::Contested(by) = &self.standing {
             return Err(Trouble::ClusterIdTaken { cluster: cluster.clone(), by: by.clone() });
         }
-        self.globalnet().ok_or_else(|| {
+        let range = self.globalnet();
+        if let Some((range, within)) = range.zip(self.given.within)
+            && !within.covers(range)
+        {
+            let why = format!("this cluster's own range {range} is not within {within} (--globalnet-within)");
+            return Err(missing(why));
+        }
+        range.ok_or_else(|| {
             missing(format!(
                 "this cluster's range of global addresses is not known: Submariner Cluster {cluster} has no global_cidr; or give --globalnet-cidr"
             ))

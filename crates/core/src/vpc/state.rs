@@ -17,9 +17,10 @@ use super::compile;
 use super::event::{Event, Scope};
 use super::gateways::Gateways;
 use super::member::{Members, Standing};
-use super::objects::{StaticRoute, Tunnel};
+use super::objects::{StaticRoute, Tunnel, Vpc};
 use super::outcome::Outcome;
 use super::own::Own;
+use super::ranges::Ranges;
 use super::reach::{Reach, Reaches};
 use super::records::Records;
 use super::status::READY;
@@ -43,8 +44,10 @@ pub struct State {
     pub(super) own: Own,
     pub(super) tunnels: Tunnels,
     pub(super) gateways: Gateways,
-    pub(super) routes: BTreeMap<String, BTreeSet<StaticRoute>>,
+    pub(super) vpcs: BTreeMap<String, Vpc>,
     pub(super) records: Records,
+    /// Which cluster claims which addresses; follows from the records and from what Submariner says.
+    ranges: Ranges,
     pub(super) visits: Visits,
     pub(super) reaches: Reaches,
     /// Which tunnels of a gateway may be built; follows from all of the above.
@@ -112,7 +115,7 @@ impl State {
 
     /// Whether a VPC leads a range to an address; unknown where the VPC is.
     pub(super) fn leads(&self, vpc: &str, range: Ipv4Cidr, next_hop: Ipv4Addr) -> Option<bool> {
-        let routes = self.routes.get(vpc)?;
+        let routes = &self.vpcs.get(vpc)?.routes;
         Some(range.covering().any(|range| routes.contains(&StaticRoute { next_hop, range })))
     }
 
@@ -175,7 +178,7 @@ impl State {
                 let names = self.gateways.take_nodes(event);
                 self.around_gateways(names)
             }
-            Event::Vpcs(event) => self.apply_routes(event),
+            Event::Vpcs(event) => self.apply_vpcs(event),
             Event::Records(event) => self.apply_records(event),
             Event::Copies(event) => self.apply_copies(event),
             Event::Members(event) => match self.own.members.after(event) {
@@ -195,8 +198,14 @@ impl State {
             Event::Egress(addresses) => self.set(|own| &mut own.egress, addresses),
             Event::Globalnets(event) => {
                 let before = self.own.globalnet();
-                event.carry_out(&mut self.own.globalnets);
-                if before == self.own.globalnet() { Touched::new() } else { self.around_us() }
+                let mut changed = Vec::new();
+                for (name, old, new) in event.carry_out(&mut self.own.globalnets) {
+                    let Ok(cluster) = name.parse::<ClusterId>() else { continue };
+                    let claim = |range: Option<Ipv4Cidr>| range.map(|range| (cluster.clone(), range));
+                    changed.extend(self.ranges.take(claim(old), claim(new)));
+                }
+                let touched = self.around_ranges(&changed);
+                if before == self.own.globalnet() { touched } else { self.around_us() }
             }
             Event::Outcome(gateway, outcome) => self.apply_outcome(gateway, outcome),
             Event::Probed(gateway, probed) => {

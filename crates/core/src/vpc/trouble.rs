@@ -99,6 +99,23 @@ pub enum Trouble {
         /// Our range.
         ours: Ipv4Cidr,
     },
+    /// Two other clusters claim the same addresses.
+    #[error(
+        "clusters {cluster} and {other} both claim addresses of {theirs} ({other}: {others}), and nobody can tell which of them is right; one of them must change its globalnet"
+    )]
+    ClustersOverlap {
+        /// The peer's cluster.
+        cluster: ClusterId,
+        /// Its range.
+        theirs: Ipv4Cidr,
+        /// The other one.
+        other: ClusterId,
+        /// What that claims.
+        others: Ipv4Cidr,
+    },
+    /// The tunnel is in a namespace that its gateway's VPC is not for.
+    #[error("{0}")]
+    NamespaceNotAllowed(String),
     /// An older tunnel has what this one needs.
     #[error("{claim} is already taken on this gateway by the older tunnel {by}")]
     Conflict {
@@ -166,6 +183,8 @@ impl Trouble {
             Self::PeerUnknown(_) => "PeerUnknown",
             Self::PeerInvalid { .. } => "PeerInvalid",
             Self::RangeOverlap { .. } => "RangeOverlap",
+            Self::ClustersOverlap { .. } => "ClustersOverlap",
+            Self::NamespaceNotAllowed(_) => "NamespaceNotAllowed",
             Self::Conflict { claim: Claim::Link(_), .. } => "LinkNameConflict",
             Self::Conflict { claim: Claim::Vni(..), .. } => "VniConflict",
             Self::Conflict { claim: Claim::GreEnd(_), .. } => "EndpointConflict",
@@ -206,6 +225,7 @@ impl Trouble {
                 | Self::PeerUnknown(_)
                 | Self::PeerInvalid { .. }
                 | Self::RangeOverlap { .. }
+                | Self::ClustersOverlap { .. }
         )
     }
 
@@ -228,6 +248,8 @@ impl Trouble {
             | Self::GatewayNotRunning { .. }
             | Self::GatewayLost { .. }
             | Self::RangeOverlap { .. }
+            | Self::ClustersOverlap { .. }
+            | Self::NamespaceNotAllowed(_)
             | Self::Conflict { .. }
             | Self::InTheWay(_)
             | Self::KernelLacksTunnelType(_)

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::index::Groups;
 use super::objects::{Ends, Peer, Tunnel};
-use crate::names::{GatewayName, ObjectKey};
+use crate::names::{ClusterId, GatewayName, ObjectKey};
 use crate::room::Change;
 
 /// The tunnels and their indexes.
@@ -66,6 +66,12 @@ impl Tunnels {
     /// The tunnels to a peer.
     pub(super) fn to(&self, peer: &Peer) -> impl Iterator<Item = &ObjectKey> {
         self.by_peer.of(peer)
+    }
+
+    /// The tunnels to gateways of a cluster.
+    pub(super) fn to_cluster(&self, cluster: &ClusterId) -> impl Iterator<Item = &ObjectKey> {
+        let peers = self.by_peer.keys().filter(move |peer| peer.cluster == *cluster);
+        peers.flat_map(|peer| self.by_peer.of(peer))
     }
 
     /// The tunnels whose spec makes no sense; what they have stays.

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use causeway_core::vpc::compile::{self, GatewayTask};
 use causeway_core::vpc::exchange::{RECORD_NAMESPACE, Record};
 use causeway_core::vpc::objects::{
-    Ends, GatewayPod, Peer, PodRef, StaticRoute, TUNNEL_FINALIZER, Tunnel, TunnelSpec, Workload,
+    Ends, GatewayPod, Peer, PodRef, StaticRoute, TUNNEL_FINALIZER, Tunnel, TunnelSpec, Vpc, Workload,
 };
 use causeway_core::vpc::status::TunnelStatus;
 use causeway_core::vpc::{Change, Event, Given, Outcome, Scope, State, TunnelKind, Visit};
@@ -109,7 +109,7 @@ pub(crate) fn cluster(n: usize) -> State {
         Event::Identity(Some("us".parse())),
         Event::Globalnets(all([("us".to_string(), parsed("242.0.0.0/16"))].into_iter())),
         Event::Egress(vec![[242, 0, 0, 1].into()]),
-        Event::Vpcs(all([("v".to_string(), (0..n).map(route).collect())].into_iter())),
+        Event::Vpcs(all([("v".to_string(), vpc(n))].into_iter())),
         Event::StatefulSets(all(workloads)),
         Event::Pods(all(pods)),
         Event::Records(all((0..n).map(|n| (record(n).key, record(n))))),
@@ -117,6 +117,11 @@ pub(crate) fn cluster(n: usize) -> State {
         state.apply(event);
     }
     state
+}
+
+/// A VPC that leads to the first of them.
+pub(crate) fn vpc(n: usize) -> Vpc {
+    Vpc { routes: (0..n).map(route).collect(), ..Vpc::default() }
 }
 
 /// The list of `n` tunnels.

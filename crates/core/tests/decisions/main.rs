@@ -1,6 +1,7 @@
 //! What is decided, as cases.
 
 mod addresses;
+mod claims;
 mod pods;
 mod reach;
 mod records;

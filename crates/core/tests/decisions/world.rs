@@ -7,7 +7,7 @@ use causeway_core::vpc::compile::{self, GatewayTask};
 use causeway_core::vpc::exchange::{RECORD_NAMESPACE, Record, RecordObject};
 use causeway_core::vpc::member::{Member, Renewal};
 use causeway_core::vpc::objects::{
-    Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, TUNNEL_FINALIZER, Tunnel, TunnelSpec, Workload,
+    Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, TUNNEL_FINALIZER, Tunnel, TunnelSpec, Vpc, Workload,
 };
 use causeway_core::vpc::outcome::judge;
 use causeway_core::vpc::status::{self, Finalizer, READY, TunnelStatus};
@@ -76,7 +76,12 @@ pub(crate) fn pod(gateway: &str, name: &str, lan: u8, outside: u8) -> GatewayPod
 
 impl World {
     pub(crate) fn new() -> Self {
-        let mut state = State::new(Given::default());
+        Self::given(Given::default())
+    }
+
+    /// The same with what people give by flag.
+    pub(crate) fn given(given: Given) -> Self {
+        let mut state = State::new(given);
         state.apply(Event::Tunnels(Change::Reset(BTreeMap::new())));
         state.apply(Event::Identity(Some("cluster1".parse())));
         state.apply(Event::Joining("submariner-k8s-broker".into()));
@@ -87,7 +92,8 @@ impl World {
         state.apply(Event::Nodes(Change::Put("n1".into(), NodeHealth::Ready)));
         let route =
             StaticRoute { range: "242.1.0.0/16".parse().expect("range"), next_hop: [10, 0, 1, 254].into() };
-        state.apply(Event::Vpcs(Change::Put("test-vpc-1".into(), BTreeSet::from([route]))));
+        let vpc = Vpc { routes: [route].into(), namespaces: ["ns1".into()].into() };
+        state.apply(Event::Vpcs(Change::Put("test-vpc-1".into(), vpc)));
         let mut world = Self { state, gateways: BTreeMap::new(), records: BTreeMap::new() };
         world.gateway("gw1", 254, 11);
         world.gateway("gw2", 253, 12);

@@ -12,6 +12,9 @@ pub struct VpcSpec {
     /// The routes of its router.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub static_routes: Vec<StaticRoute>,
+    /// The namespaces that it is for; all if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<String>,
 }
 
 /// A static route of a VPC.

@@ -168,7 +168,16 @@ impl<'a> Territory<'a> {
             Part::Inner => true,
         };
         let hit = self.nets.iter().find(|(name, other)| is_meant(name) && other.overlaps(net));
-        hit.map(|(name, other)| format!("{other} of the gateway's link {name}"))
+        let of_link = hit.map(|(name, other)| format!("{other} of the gateway's link {name}"));
+        of_link.or_else(|| self.of_route(net).filter(|_| part == Part::Inner))
+    }
+
+    /// Where packets go by a way of somebody else's that the net of a link would lead astray, as to a subnet of the VPC. What
+    /// a gateway knows no other way for goes by its default route, and that is no claim.
+    fn of_route(&self, net: Ipv4Cidr) -> Option<String> {
+        let leads = |route: &&&Route| route.via.is_some() && !route.is_ours() && route.range.prefix() > 0;
+        let mut routes = self.routes.iter().filter(leads).filter(|route| route.range.overlaps(net));
+        routes.next().map(|route| format!("the gateway's route {route}"))
     }
 
     /// What tunnels have that stay as they are.

@@ -8,8 +8,8 @@ use crate::names::{GatewayName, ObjectKey};
 use crate::room::Change;
 use crate::vpc::compile;
 use crate::vpc::event::Scope;
-use crate::vpc::gateways::{Gateway, Preference};
-use crate::vpc::objects::StaticRoute;
+use crate::vpc::gateways::{Gateway, Located, Preference};
+use crate::vpc::objects::{StaticRoute, Vpc};
 use crate::vpc::outcome::{Outcome, Trouble};
 
 impl State {
@@ -33,10 +33,13 @@ impl State {
         let Some((old, new)) = self.gateways.work_out(name, &self.preference(name)) else {
             return Touched::new();
         };
-        fn local(gateway: &Option<Gateway>) -> Option<Result<Ipv4Addr, &Trouble>> {
-            gateway.as_ref().map(|gateway| gateway.located.as_ref().map(|located| located.external))
+        fn grounds(gateway: &Option<Gateway>) -> Option<Result<(Ipv4Addr, Option<&str>), &Trouble>> {
+            fn known(located: &Located) -> (Ipv4Addr, Option<&str>) {
+                (located.external, located.vpc.as_deref())
+            }
+            gateway.as_ref().map(|gateway| gateway.located.as_ref().map(known))
         }
-        if local(&old) != local(&new) {
+        if grounds(&old) != grounds(&new) {
             self.admit_whole(name);
         }
         let mut touched = Touched::from([Scope::Record(name.clone()), Scope::Gateway(name.clone())]);
@@ -70,12 +73,16 @@ impl State {
     }
 
     /// A route matters to the tunnels of the VPC's gateways whose far range it covers.
-    pub(super) fn apply_routes(&mut self, event: Change<String, BTreeSet<StaticRoute>>) -> Touched {
+    pub(super) fn apply_vpcs(&mut self, event: Change<String, Vpc>) -> Touched {
         let mut touched = Touched::new();
-        for (vpc, old, new) in event.carry_out(&mut self.routes) {
+        let mut opened = BTreeSet::new();
+        for (vpc, old, new) in event.carry_out(&mut self.vpcs) {
             let appeared = old.is_none() || new.is_none();
             let (old, new) = (old.unwrap_or_default(), new.unwrap_or_default());
-            let changed: Vec<&StaticRoute> = old.symmetric_difference(&new).collect();
+            if appeared || old.namespaces != new.namespaces {
+                opened.extend(self.gateways.in_vpc(&vpc).map(|(name, _)| name.clone()));
+            }
+            let changed: Vec<&StaticRoute> = old.routes.symmetric_difference(&new.routes).collect();
             for (name, located) in self.gateways.in_vpc(&vpc) {
                 let Some(admission) = self.admissions.get(name) else { continue };
                 if appeared {
@@ -84,6 +91,13 @@ impl State {
                 for route in changed.iter().filter(|route| Some(route.next_hop) == located.lan) {
                     touched.extend(admission.within(route.range).cloned().map(Scope::Tunnel));
                 }
+            }
+        }
+        if self.own.given.restrict_namespaces {
+            for name in opened {
+                self.admit_whole(&name);
+                touched.extend(self.tunnels.on(&name).cloned().map(Scope::Tunnel));
+                touched.insert(Scope::Gateway(name));
             }
         }
         touched

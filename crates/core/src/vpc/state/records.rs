@@ -3,20 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{State, Touched};
-use crate::names::{GatewayName, ObjectKey};
+use crate::names::{ClusterId, GatewayName, ObjectKey};
 use crate::room::Change;
 use crate::vpc::event::Scope;
 use crate::vpc::exchange::Record;
 use crate::vpc::member::Members;
 use crate::vpc::own::Own;
+use crate::vpc::ranges::{self, Claimed};
 use crate::vpc::tunnels::gateway_of;
 
 impl State {
     pub(super) fn apply_records(&mut self, event: Change<ObjectKey, Record>) -> Touched {
         let mut touched = Touched::new();
         let mut concerned: BTreeMap<GatewayName, BTreeSet<ObjectKey>> = BTreeMap::new();
-        let mut ours = BTreeSet::new();
+        let (mut ours, mut claimed) = (BTreeSet::new(), Vec::new());
         for (_, old, new) in self.records.take(event) {
+            let claim = |record: &Option<Record>| record.as_ref().and_then(ranges::of_record);
+            claimed.extend(self.ranges.take(claim(&old), claim(&new)));
             for record in [old, new].into_iter().flatten() {
                 ours.extend(record.gateway.clone().filter(|_| record.origin.is_none()));
                 touched.extend(exchanged(&record));
@@ -32,6 +35,32 @@ impl State {
         for name in ours {
             touched.extend(self.around_gateway(&name));
         }
+        touched.extend(self.around_ranges(&claimed));
+        touched.extend(self.readmit(concerned));
+        touched
+    }
+
+    /// After a change of what clusters claim: tunnels to those that claim any of it too are decided anew.
+    pub(super) fn around_ranges(&mut self, changed: &[Claimed]) -> Touched {
+        let clusters: BTreeSet<ClusterId> = changed
+            .iter()
+            .flat_map(|(cluster, range)| {
+                let others = self.ranges.around(*range).map(|(other, _)| other).filter(move |it| *it != cluster);
+                others.cloned().collect::<Vec<_>>()
+            })
+            .collect();
+        let mut concerned: BTreeMap<GatewayName, BTreeSet<ObjectKey>> = BTreeMap::new();
+        for key in clusters.iter().flat_map(|cluster| self.tunnels.to_cluster(cluster)) {
+            if let Some(gateway) = self.tunnels.get(key).and_then(gateway_of) {
+                concerned.entry(gateway.clone()).or_default().insert(key.clone());
+            }
+        }
+        self.readmit(concerned)
+    }
+
+    /// Decides some tunnels anew.
+    fn readmit(&mut self, concerned: BTreeMap<GatewayName, BTreeSet<ObjectKey>>) -> Touched {
+        let mut touched = Touched::new();
         for (gateway, keys) in concerned {
             let changed = self.admit(&gateway, keys);
             if !changed.is_empty() {

@@ -57,7 +57,15 @@ impl State {
     ) -> BTreeSet<ObjectKey> {
         let located = self.gateways.locate(gateway);
         let local = located.as_ref().map(|located| located.external);
-        let grounds = Grounds { local, gateway, own: &self.own, records: &self.records };
+        let vpc = located.as_ref().ok().and_then(|located| located.vpc.as_deref());
+        let grounds = Grounds {
+            local,
+            gateway,
+            own: &self.own,
+            records: &self.records,
+            ranges: &self.ranges,
+            vpc: vpc.map(|vpc| (vpc, self.vpcs.get(vpc))),
+        };
         let mut candidate = |key: &ObjectKey| {
             let tunnel = self.tunnels.get(key).filter(|tunnel| !tunnel.deleting)?;
             let spec = tunnel.spec.as_ref().ok()?;
