@@ -73,6 +73,11 @@ impl Site {
             end.trouble = self.trouble(tunnel);
             return end;
         };
+        // It may go on with what was last known; what is wrong is named all the same.
+        end.trouble = state.doubt(gateway, &tunnel.key).map(|doubt| Reason {
+            reason: doubt.reason().into(),
+            message: doubt.to_string(),
+        });
         let routed = state.routed(gateway, wanted.tunnel.remote_range);
         end.routed = routed.map(|(vpc, lan, leads)| (vpc.to_owned(), lan, leads));
         let held = self.held(&task.pod.key).await.map(|have| holds(&task.want, &tunnel.key, have));

@@ -18,7 +18,7 @@ use super::event::{Event, Scope};
 use super::gateways::Gateways;
 use super::member::{Members, Standing};
 use super::objects::{StaticRoute, Tunnel, Vpc};
-use super::outcome::Outcome;
+use super::outcome::{Outcome, Trouble};
 use super::own::Own;
 use super::ranges::Ranges;
 use super::reach::{Reach, Reaches};
@@ -91,6 +91,11 @@ impl State {
     pub fn is_any_ready(&self, gateway: &GatewayName) -> bool {
         let mut tunnels = self.tunnels.on(gateway).filter_map(|key| self.tunnels.get(key));
         tunnels.any(|tunnel| tunnel.status.conditions.is_true(READY))
+    }
+
+    /// Why a tunnel of a gateway rests on what was last known, if it does.
+    pub fn doubt(&self, gateway: &GatewayName, key: &ObjectKey) -> Option<&Trouble> {
+        self.admission(gateway)?.doubt(key)
     }
 
     /// What is known of the peer of a tunnel on a gateway.
