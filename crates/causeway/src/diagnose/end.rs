@@ -63,6 +63,12 @@ pub(super) fn object(end: &End) -> Option<Finding> {
         let why = blocked.map(|it| format!(": {}", it.message)).unwrap_or_default();
         return Some(finding.broken(format!("it is being deleted{why}"), "create it again once it is gone"));
     }
+    // What only the broker shows: nothing else here can.
+    let taken =
+        tunnel.status.conditions.get("Ready").filter(|it| it.reason == "ClusterIdTaken" && !it.is_true());
+    if let Some(taken) = taken {
+        return Some(finding.broken(&taken.message, "give one of the two clusters another id"));
+    }
     Some(trouble(end, &finding).unwrap_or(finding))
 }
 
@@ -213,8 +219,12 @@ pub(super) fn forward(end: &End) -> Option<Finding> {
     let (wanted, held) = seen(end)?;
     let (link, range) = (&wanted.link, wanted.tunnel.remote_range);
     let back = wanted.inbound.map(|way| format!(", {} via {}", way.range, way.via)).unwrap_or_default();
-    let finding =
-        Finding::ok(Hop::Forward, &end.cluster, format!("forwarding, {range} into {link}{back}"), "so it is");
+    let finding = Finding::ok(
+        Hop::Forward,
+        &end.cluster,
+        format!("forwarding, {range} into {link}{back}"),
+        "all of it",
+    );
     if let Some(Problem::RouteTaken { range, route }) = &held.problem {
         let found = format!("a route to {range} that is not Causeway's: {route}");
         return Some(finding.broken(found, "remove that route in the gateway"));

@@ -39,6 +39,8 @@ pub(super) struct Seen {
     pub(super) forbidden: Vec<String>,
     /// Whether the kind of tunnels is installed.
     pub(super) has_tunnels: bool,
+    /// Whether tunnels may be read.
+    pub(super) may_see_tunnels: bool,
 }
 
 /// Lists of one cluster, with what could not be had.
@@ -54,13 +56,10 @@ impl Lists<'_> {
         namespace: Option<&str>,
         params: ListParams,
     ) -> kube::Result<Vec<Value>> {
-        self.at(&K::url_path(&(), namespace), params).await
-    }
-
-    async fn at(&mut self, path: &str, params: ListParams) -> kube::Result<Vec<Value>> {
-        match list(self.client, path, params).await? {
+        let path = K::url_path(&(), namespace);
+        match list(self.client, &path, params).await? {
             Listed::Objects(objects) => return Ok(objects),
-            Listed::Missing => self.missing.push(path.to_owned()),
+            Listed::Missing => self.missing.push(path),
             Listed::Forbidden(why) => self.forbidden.push(why),
         }
         Ok(Vec::new())
@@ -84,7 +83,7 @@ pub(super) async fn look(client: &Client) -> kube::Result<Seen> {
     let gateways = || all().labels(parse::GATEWAY_LABEL);
 
     let tunnels = lists.of::<LooseTunnel>(None, all()).await?;
-    let has_tunnels = lists.missing.is_empty();
+    let (has_tunnels, may_see_tunnels) = (lists.missing.is_empty(), lists.forbidden.is_empty());
     let tunnels = each(&tunnels, by_key(parse::loose_tunnel));
     let records = lists.of::<GatewayExIp>(None, all()).await?;
     let records = each(&records, |object: &Found<GatewayExIp>| keyed(object, record(object)));
@@ -140,7 +139,7 @@ pub(super) async fn look(client: &Client) -> kube::Result<Seen> {
         let built = tunnels.values().map(|tunnel| &tunnel.status.egress).find(|egress| !egress.is_empty());
         given.egress = built.into_iter().flatten().filter_map(|text| parse_address(text).ok()).collect();
     }
-    let leases = lists.at("/apis/coordination.k8s.io/v1/leases", named(LEASE)).await?;
+    let leases = list(client, "/apis/coordination.k8s.io/v1/leases", named(LEASE)).await?;
     let mut state = State::new(given);
     let events = [
         Event::NoMembers,
@@ -161,8 +160,12 @@ pub(super) async fn look(client: &Client) -> kube::Result<Seen> {
     for event in events {
         state.apply(event);
     }
-    let leader = leader(&leases, Timestamp::now(), lists.forbidden.iter().any(|why| why.contains("leases")));
-    Ok(Seen { state, leader, forbidden: lists.forbidden, has_tunnels })
+    let leader = match leases {
+        Listed::Objects(leases) => leader(&leases, Timestamp::now()),
+        // Whoever leads, what is there is judged without it.
+        Listed::Missing | Listed::Forbidden(_) => Leader::Unknown,
+    };
+    Ok(Seen { state, leader, forbidden: lists.forbidden, has_tunnels, may_see_tunnels })
 }
 
 fn record(object: &Found<GatewayExIp>) -> Option<Record> {
@@ -173,10 +176,7 @@ fn record(object: &Found<GatewayExIp>) -> Option<Record> {
 }
 
 /// Whether a controller leads, by its Lease.
-fn leader(leases: &[Value], now: Timestamp, forbidden: bool) -> Leader {
-    if forbidden {
-        return Leader::Unknown;
-    }
+fn leader(leases: &[Value], now: Timestamp) -> Leader {
     let renewed = |lease: &Value| lease["spec"]["renewTime"].as_str()?.parse::<Timestamp>().ok();
     let held = |lease: &&Value| lease["spec"]["holderIdentity"].as_str().is_some_and(|it| !it.is_empty());
     let Some(lease) = leases.iter().max_by_key(|lease| renewed(lease)) else {
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn who_leads_has_renewed_the_lease() {
         let now: Timestamp = "2025-01-01T00:01:00Z".parse().expect("a time");
-        let leader = |leases: &[Value]| leader(leases, now, false);
+        let leader = |leases: &[Value]| leader(leases, now);
         let (fresh, old) = ("2025-01-01T00:00:50.000000Z", "2025-01-01T00:00:00.000000Z");
         assert_eq!(leader(&[lease("a", fresh)]), Leader::Leads);
         assert_eq!(leader(&[lease("a", old), lease("b", fresh)]), Leader::Leads);

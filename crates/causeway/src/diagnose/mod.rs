@@ -31,7 +31,7 @@ use futures::future::join_all;
 use crate::clusters::{Cluster, Clusters, Reached, Trouble};
 use crate::table::terminal;
 use ends::Site;
-use facts::{Facts, Far};
+use facts::{Facts, Far, Leader};
 use view::{Diagnosis, Document};
 
 /// How many tunnels are walked at once.
@@ -116,7 +116,14 @@ async fn diagnose(args: &Args, reached: Reached) -> Document {
     if !near.seen.has_tunnels {
         let why = "the definition of VpcNatTunnel is not installed; `causeway crds | kubectl apply -f -` installs it";
         document.complain(Some(&near.name), &Trouble::new(why));
+    }
+    if !near.seen.has_tunnels || !near.seen.may_see_tunnels {
         return document.done();
+    }
+    for (_, site) in &sites {
+        if let Leader::Nobody(why) = &site.seen.leader {
+            document.warn(format!("{}: {why}; meanwhile nothing is put right there", site.name));
+        }
     }
     let all: Vec<&Tunnel> = near.seen.state.tunnels().collect();
     let chosen: Vec<&Tunnel> = all.iter().filter(|tunnel| args.means(tunnel)).copied().collect();
