@@ -5,14 +5,15 @@
 //! gateway ─▶ what it holds; packets ─▶ who answered ────────────────────┴─▶ facts ─▶ walk ─▶ a finding per hop
 //! ```
 //!
-//! [`look`] reads a cluster, [`ends`] its gateways; [`walk`], which decides, is given [`facts`] and nothing else.
+//! [`look`] reads a cluster, [`site`] its gateways; [`walk`] and [`hops`], which decide, are given [`facts`] and nothing else.
 
-mod end;
-mod ends;
 mod facts;
 mod filter;
 mod finding;
+mod hops;
 mod look;
+mod reasons;
+mod site;
 mod view;
 mod walk;
 #[cfg(test)]
@@ -29,9 +30,9 @@ use futures::StreamExt;
 use futures::future::join_all;
 
 use crate::clusters::{Cluster, Clusters, Reached, Trouble};
-use crate::table::terminal;
-use ends::Site;
+use crate::table::{print, terminal};
 use facts::{Facts, Far, Leader};
+use site::Site;
 use view::{Diagnosis, Document};
 
 /// How many tunnels are walked at once.
@@ -84,7 +85,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Output::Json => serde_json::to_string_pretty(&document)? + "\n",
         Output::Text => document.text(terminal().map(|(columns, _)| columns)),
     };
-    io::stdout().write_all(text.as_bytes())?;
+    print(&text)?;
     for line in document.complaints() {
         writeln!(io::stderr(), "{line}")?;
     }
