@@ -2,7 +2,7 @@
 //!
 //! In a pipe every row is one line.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 
 use unicode_width::UnicodeWidthStr;
 
@@ -93,6 +93,15 @@ pub(crate) fn terminal() -> Option<(usize, usize)> {
     size.map(|(width, height)| (width.0.into(), height.0.into()))
         // One that says it has none does not know.
         .filter(|(columns, lines)| *columns > 0 && *lines > 0)
+}
+
+/// Prints; whoever closes the pipe has read enough.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
+    }
 }
 
 /// In one line, and without what would move a terminal's cursor.

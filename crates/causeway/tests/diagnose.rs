@@ -283,11 +283,30 @@ async fn each_fault_is_named_by_its_hop() {
 async fn what_cannot_be_seen_is_said_and_is_no_success() {
     let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
+    let refused = async |resource: &str| {
+        let fault = format!(
+            r#"{{"switch":{{"refuse":{{"code":403}}}},"match":{{"resources":["{resource}"],"user":"admin"}}}}"#
+        );
+        one.kubectl_with(&["create", "--raw", "/faults", "-f", "-"], &fault).await.ok();
+        let said = one.causeway(&["diagnose"]).await;
+        one.kubectl(&["delete", "--raw", "/faults"]).await.ok();
+        said
+    };
     let nothing = one.causeway(&["diagnose"]).await;
     assert_eq!((nothing.code, nothing.out.starts_with("no tunnels")), (0, true), "{nothing:?}");
     let missing = one.causeway(&["diagnose", "ns1/nobody"]).await;
     assert_eq!(missing.code, 1, "{missing:?}");
     assert!(missing.out.contains("broken at object"), "{missing:?}");
+    let unread = refused("vpcnattunnels").await;
+    assert_eq!((unread.code, unread.out.as_str()), (2, ""), "{unread:?}");
+    assert!(unread.err.contains("cannot list resource \"vpcnattunnels\""), "{unread:?}");
+    one.create(&support::tunnels::vxlan("demo", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
+    one.up("demo").await;
+    let blind = refused("pods/exec").await;
+    assert_eq!(blind.code, 2, "{blind:?}");
+    assert!(blind.out.contains("unseen: gateway in cluster1"), "{blind:?}");
+    let half = one.causeway(&["diagnose", "-o", "json"]).await;
+    assert_eq!(document(&half)["tunnels"][0]["broken"], "underlay", "there is no other end: {half:?}");
     let nowhere = one.causeway(&["diagnose", "--kubeconfig", "/nonexistent"]).await;
     assert_eq!(nowhere.code, 2, "{nowhere:?}");
     assert!(nowhere.err.contains("there is no such file"), "{nowhere:?}");

@@ -6,6 +6,7 @@
 mod site;
 
 use causeway_api::{networks, rules, vpc};
+use causeway_core::rules::Kind;
 use serde_json::{Value, json};
 use site::{Site, finish};
 
@@ -117,10 +118,18 @@ async fn no_secret_of_any_object_is_in_the_archive() {
     let all: Vec<Value> = namespaces.into_iter().chain(objects).collect();
     let list = json!({ "apiVersion": "v1", "kind": "List", "items": all });
     let file = site.write("objects.list", &list.to_string());
-    let mut kubectl = tokio::process::Command::new("kubectl");
-    kubectl.arg("--kubeconfig").arg(site.kubeconfig()).args(["create", "--validate=false", "-f"]).arg(file);
-    let created = finish(kubectl).await;
-    assert_eq!(created.code, Some(0), "{created:?}");
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples/rules");
+    let annotation = format!("vault.example/inject={PLANTED}-rule");
+    for args in [
+        vec!["create", "--validate=false", "-f", file.to_str().expect("text")],
+        vec!["create", "-f", rules],
+        vec!["annotate", "-f", rules, &annotation],
+    ] {
+        let mut kubectl = tokio::process::Command::new("kubectl");
+        kubectl.arg("--kubeconfig").arg(site.kubeconfig()).args(args);
+        let done = finish(kubectl).await;
+        assert_eq!(done.code, Some(0), "{done:?}");
+    }
     let archive = site.folder().join("it.tar.gz");
     let mut command = site.command(&["gather", "--kubeconfig"]);
     command.arg(site.kubeconfig()).arg("--file").arg(&archive);
@@ -157,6 +166,10 @@ async fn no_secret_of_any_object_is_in_the_archive() {
         let objects: Value = serde_json::from_str(&std::fs::read_to_string(path).expect(kind)).expect("JSON");
         assert_eq!(objects.as_array().map(Vec::len), Some(1), "{kind}");
         assert!(objects.to_string().contains("REDACTED"), "{kind}: {objects}");
+    }
+    for kind in Kind::ALL {
+        let path = folder.join(format!("cluster_1_odd/objects/{}.json", kind.plural()));
+        assert!(std::fs::read_to_string(path).is_ok_and(|text| text.contains("REDACTED")), "{kind}");
     }
     let discovery =
         std::fs::read_to_string(folder.join("cluster_1_odd/objects/servicediscoveries.json")).expect("it");

@@ -3,6 +3,7 @@
 //! Two pods that are there already speak: [`pods`] chooses them, constant scripts run in them, and [`result`] says what came of
 //! it. Nothing is created.
 
+mod listener;
 mod pods;
 mod result;
 
@@ -11,27 +12,22 @@ use std::net::Ipv4Addr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use causeway_controller::vpc::exec::PodExec;
 use causeway_core::ObjectKey;
-use causeway_datapath::{Run, RunError};
+use causeway_datapath::Run;
 use clap::ValueEnum;
-use kube::api::{AttachedProcess, ListParams};
+use kube::api::ListParams;
 use serde::Serialize;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::time::timeout;
 
 use crate::clusters::{Cluster, Clusters, Listed, Trouble, list};
-use crate::table::{Table, terminal};
+use crate::table::{self, Table, terminal};
+use listener::{Listener, unrun};
 use pods::Speaker;
 use result::Report;
 
 const CLIENT: &str = include_str!("client.sh");
-const SERVER: &str = include_str!("server.sh");
 /// The longest packet that is tried: that of an ordinary link.
 const ETHERNET: u32 = 1500;
-/// How long a pod may take to listen.
-const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Transfer something between two clusters' workloads.
 #[derive(Debug, clap::Args)]
@@ -231,52 +227,12 @@ async fn speakers(cluster: &Cluster) -> Result<Vec<Speaker>, Trouble> {
     }
 }
 
-/// Why no command could be run in a pod.
-fn unrun(pod: &ObjectKey, error: &RunError) -> Trouble {
-    let why = match error {
-        RunError::Refused(why) | RunError::Unreachable(why) | RunError::Lost(why) => why.clone(),
-        RunError::TimedOut(limit) => format!("it did not end within {} s", limit.as_secs()),
-    };
-    Trouble::new(format!("a command in pod {pod} did not run to its end: {why}"))
-}
-
-/// A pod that listens; dropping it ends the command there.
-struct Listener {
-    port: u16,
-    _process: AttachedProcess,
-}
-
-impl Listener {
-    async fn start(cluster: &Cluster, pod: &ObjectKey, port: u16, bytes: u64) -> Result<Self, Trouble> {
-        let exec = PodExec::of(&cluster.client, pod, None, PATIENCE);
-        let started = exec.start(&["sh", "-c", SERVER, "causeway-check"], false).await;
-        let mut process = started.map_err(|error| unrun(pod, &error))?;
-        let listens = timeout(PATIENCE, first_line(&mut process, port, bytes)).await;
-        let line = listens.map_err(|_| anyhow!("it says nothing")).and_then(|line| line);
-        let line = line.map_err(|error| Trouble::new(format!("pod {pod} cannot listen: {error}")))?;
-        let port = line.strip_prefix("listening ").and_then(|port| port.trim().parse().ok());
-        let port = port.ok_or_else(|| {
-            Trouble::new(format!("pod {pod} cannot listen: {line}; it needs sh, and perl or python3"))
-        })?;
-        Ok(Self { port, _process: process })
-    }
-}
-
-async fn first_line(process: &mut AttachedProcess, port: u16, bytes: u64) -> anyhow::Result<String> {
-    let mut stdin = process.stdin().ok_or_else(|| anyhow!("it takes no input"))?;
-    stdin.write_all(format!("{port} {bytes}\n").as_bytes()).await?;
-    let stdout = process.stdout().ok_or_else(|| anyhow!("it has no output"))?;
-    let mut line = String::new();
-    BufReader::new(stdout).read_line(&mut line).await?;
-    Ok(line.trim_end().to_owned())
-}
-
 fn print(document: &Document, output: Output) -> anyhow::Result<()> {
     let text = match output {
         Output::Json => serde_json::to_string_pretty(document)? + "\n",
         Output::Text => document.text(terminal().map(|(columns, _)| columns)),
     };
-    Ok(io::stdout().write_all(text.as_bytes())?)
+    Ok(table::print(&text)?)
 }
 
 impl Document {

@@ -1,16 +1,21 @@
 //! A look at a cluster: its objects become the state that its controller would decide from.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
+use causeway_api::vpc::foreign::kube_ovn::{IptablesEIP, Subnet, Vpc, VpcNatGateway};
 use causeway_api::vpc::foreign::kubernetes::{Deployment, Pod, StatefulSet};
-use causeway_api::vpc::foreign::{kube_ovn, submariner};
+use causeway_api::vpc::foreign::submariner::{
+    Cluster as SubmarinerCluster, ClusterGlobalEgressIP, ServiceDiscovery,
+};
 use causeway_api::vpc::{GatewayExIp, LooseTunnel, parse};
 use causeway_controller::found::{Found, by_key, by_name, keyed};
-use causeway_core::Ipv4Cidr;
 use causeway_core::names::parse_address;
 use causeway_core::vpc::exchange::Record;
 use causeway_core::vpc::nodes::Nodes;
+use causeway_core::vpc::objects::Tunnel;
 use causeway_core::vpc::{Change, Event, Given, State};
+use causeway_core::{ClusterId, Invalid, Ipv4Cidr};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::api::ListParams;
@@ -39,6 +44,8 @@ pub(super) struct Seen {
     pub(super) forbidden: Vec<String>,
     /// Whether the kind of tunnels is installed.
     pub(super) has_tunnels: bool,
+    /// Whether tunnels may be read.
+    pub(super) may_see_tunnels: bool,
 }
 
 /// Lists of one cluster, with what could not be had.
@@ -54,13 +61,10 @@ impl Lists<'_> {
         namespace: Option<&str>,
         params: ListParams,
     ) -> kube::Result<Vec<Value>> {
-        self.at(&K::url_path(&(), namespace), params).await
-    }
-
-    async fn at(&mut self, path: &str, params: ListParams) -> kube::Result<Vec<Value>> {
-        match list(self.client, path, params).await? {
+        let path = K::url_path(&(), namespace);
+        match list(self.client, &path, params).await? {
             Listed::Objects(objects) => return Ok(objects),
-            Listed::Missing => self.missing.push(path.to_owned()),
+            Listed::Missing => self.missing.push(path),
             Listed::Forbidden(why) => self.forbidden.push(why),
         }
         Ok(Vec::new())
@@ -79,90 +83,118 @@ fn each<K: DeserializeOwned, Key: Ord, V>(
 /// Looks at everything that a tunnel rests on.
 pub(super) async fn look(client: &Client) -> kube::Result<Seen> {
     let mut lists = Lists { client, forbidden: Vec::new(), missing: Vec::new() };
-    let all = ListParams::default;
-    let named = |name: &str| all().fields(&format!("metadata.name={name}"));
-    let gateways = || all().labels(parse::GATEWAY_LABEL);
-
-    let tunnels = lists.of::<LooseTunnel>(None, all()).await?;
-    let has_tunnels = lists.missing.is_empty();
+    let tunnels = lists.of::<LooseTunnel>(None, ListParams::default()).await?;
+    let (has_tunnels, may_see_tunnels) = (lists.missing.is_empty(), lists.forbidden.is_empty());
     let tunnels = each(&tunnels, by_key(parse::loose_tunnel));
-    let records = lists.of::<GatewayExIp>(None, all()).await?;
+    let records = lists.of::<GatewayExIp>(None, ListParams::default()).await?;
     let records = each(&records, |object: &Found<GatewayExIp>| keyed(object, record(object)));
+    let own = own(&mut lists).await?;
+    let mut state = State::new(own.given(records.values(), tunnels.values()));
+    let mut events = vec![
+        Event::NoMembers,
+        Event::Identity(own.identity),
+        Event::Globalnets(Change::Reset(own.globalnets)),
+        Event::Egress(own.egress),
+    ];
+    events.extend(kube_ovn(&mut lists).await?);
+    events.extend(gateways(&mut lists).await?);
+    events.extend([Event::Records(Change::Reset(records)), Event::Tunnels(Change::Reset(tunnels))]);
+    for event in events {
+        state.apply(event);
+    }
+    let leader = match list(client, "/apis/coordination.k8s.io/v1/leases", named(LEASE)).await? {
+        Listed::Objects(leases) => leader(&leases, Timestamp::now()),
+        // Whoever leads, what is there is judged without it.
+        Listed::Missing | Listed::Forbidden(_) => Leader::Unknown,
+    };
+    Ok(Seen { state, leader, forbidden: lists.forbidden, has_tunnels, may_see_tunnels })
+}
 
+fn named(name: &str) -> ListParams {
+    ListParams::default().fields(&format!("metadata.name={name}"))
+}
+
+/// Gateways' workloads, pods and nodes.
+async fn gateways(lists: &mut Lists<'_>) -> kube::Result<Vec<Event>> {
+    let gateways = || ListParams::default().labels(parse::GATEWAY_LABEL);
     let config = lists.of::<ConfigMap>(Some(KUBE_SYSTEM), named(GATEWAY_CONFIG)).await?;
     let config = each(&config, by_name(|config: &ConfigMap| Some(config.clone())));
     let config = config.into_values().next().unwrap_or_default();
     let prefix = parse::gateway_prefix(&config);
-    let workloads = lists.of::<StatefulSet>(Some(KUBE_SYSTEM), gateways()).await?;
+    let sets = lists.of::<StatefulSet>(Some(KUBE_SYSTEM), gateways()).await?;
     let of_set = |it: &StatefulSet| parse::workload(&it.metadata, &it.spec, &it.status, prefix);
-    let stateful_sets = Change::Reset(each(&workloads, by_name(of_set)));
-    let workloads = lists.of::<Deployment>(Some(KUBE_SYSTEM), gateways()).await?;
+    let deployments = lists.of::<Deployment>(Some(KUBE_SYSTEM), gateways()).await?;
     let of_deployment = |it: &Deployment| parse::workload(&it.metadata, &it.spec, &it.status, prefix);
-    let deployments = Change::Reset(each(&workloads, by_name(of_deployment)));
     let pods = lists.of::<Pod>(Some(KUBE_SYSTEM), gateways()).await?;
-    let pods = Change::Reset(each(&pods, by_key(|pod: &Pod| parse::gateway_pod(pod, prefix))));
-
-    let declared = lists.of::<kube_ovn::VpcNatGateway>(None, all()).await?;
-    let declared = Change::Reset(each(&declared, by_name(|it| Some(parse::vpc_gateway(it)))));
-    let eips = lists.of::<kube_ovn::IptablesEIP>(None, all()).await?;
-    let eips = Change::Reset(each(&eips, by_name(parse::eip)));
-    let subnets = lists.of::<kube_ovn::Subnet>(None, all()).await?;
-    let subnets = Change::Reset(each(&subnets, by_name(|it| Some(parse::subnet(it)))));
-    let vpcs = lists.of::<kube_ovn::Vpc>(None, all()).await?;
-    let vpcs = Change::Reset(each(&vpcs, by_name(|it| Some(parse::vpc(it)))));
-    let nodes = lists.of::<Node>(None, all()).await?;
+    let nodes = lists.of::<Node>(None, ListParams::default()).await?;
     let nodes = Change::Reset(each(&nodes, by_name(|it| Some(parse::node(it)))));
-    let nodes = Nodes::new(GRACE).take(nodes, Timestamp::now().as_second());
+    Ok(vec![
+        Event::Nodes(Nodes::new(GRACE).take(nodes, Timestamp::now().as_second())),
+        Event::StatefulSets(Change::Reset(each(&sets, by_name(of_set)))),
+        Event::Deployments(Change::Reset(each(&deployments, by_name(of_deployment)))),
+        Event::Pods(Change::Reset(each(&pods, by_key(|pod: &Pod| parse::gateway_pod(pod, prefix))))),
+    ])
+}
 
-    let discovery = lists.of::<submariner::ServiceDiscovery>(Some(SUBMARINER), named(DISCOVERY)).await?;
-    let identity = |it: &submariner::ServiceDiscovery| parse::identity(&it.spec);
-    let identity = each(&discovery, by_name(identity)).into_values().next();
-    let clusters = lists.of::<submariner::Cluster>(Some(SUBMARINER), all()).await?;
-    let range = |it: &submariner::Cluster| -> Option<Ipv4Cidr> {
-        it.spec.global_cidr.as_ref()?.first()?.parse().ok()
-    };
-    let globalnets: BTreeMap<String, Ipv4Cidr> = each(&clusters, by_name(range));
-    let egress = lists.of::<submariner::ClusterGlobalEgressIP>(None, named(EGRESS)).await?;
-    let allocated =
-        |it: &submariner::ClusterGlobalEgressIP| Some(it.status.clone().unwrap_or_default().allocated_ips);
-    let egress: Vec<String> = each(&egress, by_name(allocated)).into_values().flatten().collect();
+/// What kube-ovn says of gateways and VPCs.
+async fn kube_ovn(lists: &mut Lists<'_>) -> kube::Result<Vec<Event>> {
+    let all = ListParams::default;
+    let declared = lists.of::<VpcNatGateway>(None, all()).await?;
+    let eips = lists.of::<IptablesEIP>(None, all()).await?;
+    let subnets = lists.of::<Subnet>(None, all()).await?;
+    let vpcs = lists.of::<Vpc>(None, all()).await?;
+    Ok(vec![
+        Event::Subnets(Change::Reset(each(&subnets, by_name(|it| Some(parse::subnet(it)))))),
+        Event::VpcGateways(Change::Reset(each(&declared, by_name(|it| Some(parse::vpc_gateway(it)))))),
+        Event::Eips(Change::Reset(each(&eips, by_name(parse::eip)))),
+        Event::Vpcs(Change::Reset(each(&vpcs, by_name(|it| Some(parse::vpc(it)))))),
+    ])
+}
 
-    // What the controller was given by flag it has written somewhere: where Submariner does not say it.
-    let mut given = Given::default();
-    let own = records.values().find(|record| record.origin.is_none() && record.cluster.is_some());
-    if identity.is_none() {
-        given.cluster = own.and_then(|record| record.cluster.clone());
+/// What Submariner says of the cluster itself.
+struct Own {
+    identity: Option<Result<ClusterId, Invalid>>,
+    globalnets: BTreeMap<String, Ipv4Cidr>,
+    egress: Vec<Ipv4Addr>,
+}
+
+async fn own(lists: &mut Lists<'_>) -> kube::Result<Own> {
+    let discovery = lists.of::<ServiceDiscovery>(Some(SUBMARINER), named(DISCOVERY)).await?;
+    let identity = each(&discovery, by_name(|it: &ServiceDiscovery| parse::identity(&it.spec)));
+    let clusters = lists.of::<SubmarinerCluster>(Some(SUBMARINER), ListParams::default()).await?;
+    let range = |it: &SubmarinerCluster| it.spec.global_cidr.as_ref()?.first()?.parse().ok();
+    let egress = lists.of::<ClusterGlobalEgressIP>(None, named(EGRESS)).await?;
+    let allocated = |it: &ClusterGlobalEgressIP| Some(it.status.clone().unwrap_or_default().allocated_ips);
+    let egress = each(&egress, by_name(allocated)).into_values().flatten();
+    Ok(Own {
+        identity: identity.into_values().next(),
+        globalnets: each(&clusters, by_name(range)),
+        egress: egress.filter_map(|text| parse_address(&text).ok()).collect(),
+    })
+}
+
+impl Own {
+    /// What the controller was given by flag it has written somewhere: that counts where Submariner does not say it.
+    fn given<'a>(
+        &self,
+        mut records: impl Iterator<Item = &'a Record>,
+        tunnels: impl Iterator<Item = &'a Tunnel>,
+    ) -> Given {
+        let mut given = Given::default();
+        let written = records.find(|record| record.origin.is_none() && record.cluster.is_some());
+        if self.identity.is_none() {
+            given.cluster = written.and_then(|record| record.cluster.clone());
+        }
+        if self.globalnets.is_empty() {
+            given.globalnet = written.and_then(|record| record.globalnet.parse().ok());
+        }
+        if self.egress.is_empty() {
+            let mut built = tunnels.map(|tunnel| &tunnel.status.egress).filter(|egress| !egress.is_empty());
+            let built = built.next().into_iter().flatten();
+            given.egress = built.filter_map(|text| parse_address(text).ok()).collect();
+        }
+        given
     }
-    if globalnets.is_empty() {
-        given.globalnet = own.and_then(|record| record.globalnet.parse().ok());
-    }
-    if egress.is_empty() {
-        let built = tunnels.values().map(|tunnel| &tunnel.status.egress).find(|egress| !egress.is_empty());
-        given.egress = built.into_iter().flatten().filter_map(|text| parse_address(text).ok()).collect();
-    }
-    let leases = lists.at("/apis/coordination.k8s.io/v1/leases", named(LEASE)).await?;
-    let mut state = State::new(given);
-    let events = [
-        Event::NoMembers,
-        Event::Identity(identity),
-        Event::Globalnets(Change::Reset(globalnets)),
-        Event::Egress(egress.iter().filter_map(|text| parse_address(text).ok()).collect()),
-        Event::Subnets(subnets),
-        Event::VpcGateways(declared),
-        Event::Eips(eips),
-        Event::Nodes(nodes),
-        Event::StatefulSets(stateful_sets),
-        Event::Deployments(deployments),
-        Event::Pods(pods),
-        Event::Vpcs(vpcs),
-        Event::Records(Change::Reset(records)),
-        Event::Tunnels(Change::Reset(tunnels)),
-    ];
-    for event in events {
-        state.apply(event);
-    }
-    let leader = leader(&leases, Timestamp::now(), lists.forbidden.iter().any(|why| why.contains("leases")));
-    Ok(Seen { state, leader, forbidden: lists.forbidden, has_tunnels })
 }
 
 fn record(object: &Found<GatewayExIp>) -> Option<Record> {
@@ -173,10 +205,7 @@ fn record(object: &Found<GatewayExIp>) -> Option<Record> {
 }
 
 /// Whether a controller leads, by its Lease.
-fn leader(leases: &[Value], now: Timestamp, forbidden: bool) -> Leader {
-    if forbidden {
-        return Leader::Unknown;
-    }
+fn leader(leases: &[Value], now: Timestamp) -> Leader {
     let renewed = |lease: &Value| lease["spec"]["renewTime"].as_str()?.parse::<Timestamp>().ok();
     let held = |lease: &&Value| lease["spec"]["holderIdentity"].as_str().is_some_and(|it| !it.is_empty());
     let Some(lease) = leases.iter().max_by_key(|lease| renewed(lease)) else {
@@ -206,7 +235,7 @@ mod tests {
     #[test]
     fn who_leads_has_renewed_the_lease() {
         let now: Timestamp = "2025-01-01T00:01:00Z".parse().expect("a time");
-        let leader = |leases: &[Value]| leader(leases, now, false);
+        let leader = |leases: &[Value]| leader(leases, now);
         let (fresh, old) = ("2025-01-01T00:00:50.000000Z", "2025-01-01T00:00:00.000000Z");
         assert_eq!(leader(&[lease("a", fresh)]), Leader::Leads);
         assert_eq!(leader(&[lease("a", old), lease("b", fresh)]), Leader::Leads);

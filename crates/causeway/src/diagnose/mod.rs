@@ -5,14 +5,15 @@
 //! gateway ─▶ what it holds; packets ─▶ who answered ────────────────────┴─▶ facts ─▶ walk ─▶ a finding per hop
 //! ```
 //!
-//! [`look`] reads a cluster, [`ends`] its gateways; [`walk`], which decides, is given [`facts`] and nothing else.
+//! [`look`] reads a cluster, [`site`] its gateways; [`walk`] and [`hops`], which decide, are given [`facts`] and nothing else.
 
-mod end;
-mod ends;
 mod facts;
 mod filter;
 mod finding;
+mod hops;
 mod look;
+mod reasons;
+mod site;
 mod view;
 mod walk;
 #[cfg(test)]
@@ -29,9 +30,9 @@ use futures::StreamExt;
 use futures::future::join_all;
 
 use crate::clusters::{Cluster, Clusters, Reached, Trouble};
-use crate::table::terminal;
-use ends::Site;
-use facts::{Facts, Far};
+use crate::table::{print, terminal};
+use facts::{Facts, Far, Leader};
+use site::Site;
 use view::{Diagnosis, Document};
 
 /// How many tunnels are walked at once.
@@ -84,7 +85,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Output::Json => serde_json::to_string_pretty(&document)? + "\n",
         Output::Text => document.text(terminal().map(|(columns, _)| columns)),
     };
-    io::stdout().write_all(text.as_bytes())?;
+    print(&text)?;
     for line in document.complaints() {
         writeln!(io::stderr(), "{line}")?;
     }
@@ -116,7 +117,14 @@ async fn diagnose(args: &Args, reached: Reached) -> Document {
     if !near.seen.has_tunnels {
         let why = "the definition of VpcNatTunnel is not installed; `causeway crds | kubectl apply -f -` installs it";
         document.complain(Some(&near.name), &Trouble::new(why));
+    }
+    if !near.seen.has_tunnels || !near.seen.may_see_tunnels {
         return document.done();
+    }
+    for (_, site) in &sites {
+        if let Leader::Nobody(why) = &site.seen.leader {
+            document.warn(format!("{}: {why}; meanwhile nothing is put right there", site.name));
+        }
     }
     let all: Vec<&Tunnel> = near.seen.state.tunnels().collect();
     let chosen: Vec<&Tunnel> = all.iter().filter(|tunnel| args.means(tunnel)).copied().collect();

@@ -14,6 +14,8 @@ pub(super) struct Document {
     /// Whether the exit code is 0.
     healthy: bool,
     tunnels: Vec<Diagnosis>,
+    /// What else should be known.
+    warnings: Vec<String>,
     /// Clusters that could not be asked.
     errors: Vec<Complaint>,
 }
@@ -101,8 +103,8 @@ impl Diagnosis {
         let mut said = Table::default();
         for hop in self.hops.iter().filter(|hop| hop.remedy.is_some()) {
             let what = if hop.is_broken() { "broken at" } else { "unseen:" };
-            let remedy = hop.remedy.as_deref().unwrap_or_default();
-            said.push([format!("{what} {}", hop.hop.as_str()), remedy.to_owned()]);
+            let place = format!("{what} {} in {}", hop.hop.as_str(), hop.cluster);
+            said.push([place, hop.remedy.clone().unwrap_or_default()]);
         }
         if self.broken.is_none() {
             said.push([
@@ -117,6 +119,11 @@ impl Diagnosis {
 impl Document {
     pub(super) fn push(&mut self, diagnosis: Diagnosis) {
         self.tunnels.push(diagnosis);
+    }
+
+    /// What should be known although packets do not end at it.
+    pub(super) fn warn(&mut self, warning: String) {
+        self.warnings.push(warning);
     }
 
     /// Why a cluster, or something of it, could not be seen.
@@ -147,7 +154,10 @@ impl Document {
     }
 
     pub(super) fn text(&self, columns: Option<usize>) -> String {
-        let parts: Vec<String> = self.tunnels.iter().map(|tunnel| tunnel.text(columns)).collect();
+        let mut parts: Vec<String> = self.tunnels.iter().map(|tunnel| tunnel.text(columns)).collect();
+        if !self.warnings.is_empty() {
+            parts.push(self.warnings.iter().fold(String::new(), |all, it| format!("{all}note: {it}\n")));
+        }
         match parts.is_empty() && self.errors.is_empty() {
             true => "no tunnels; samples/tunnel.yaml shows how to declare one\n".into(),
             false => parts.join("\n"),

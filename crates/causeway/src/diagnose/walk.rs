@@ -4,22 +4,28 @@ use causeway_core::Truth;
 use causeway_core::vpc::{TunnelKind, UNDERLAY_LINK};
 use causeway_datapath::vpc::{Answers, Echo};
 
-use super::end::{self, seen, unlooked_at};
 use super::facts::{End, Facts, Far};
 use super::filter::{Fate, fate};
 use super::finding::{Finding, Hop, up_to_the_first_broken};
+use super::hops::{self, seen, unlooked_at};
 
 /// Walks.
 pub(super) fn walk(facts: &Facts) -> Vec<Finding> {
     let (near, far) = (&facts.near, seen_far(facts));
-    let here = [end::object(near), end::record(near, far), end::gateway(near), end::link(near)];
+    let here = [hops::object(near), hops::record(near, far), hops::gateway(near), hops::link(near)];
     // Of the peer's gateway also what lets it answer through the tunnel, before that is asked for.
     let there = far.map(|far| {
-        [end::object(far), end::record(far, Some(near)), end::gateway(far), end::link(far), end::forward(far)]
+        [
+            hops::object(far),
+            hops::record(far, Some(near)),
+            hops::gateway(far),
+            hops::link(far),
+            hops::forward(far),
+        ]
     });
-    let between = [peer(facts), underlay(near), end::mtu(near), far.and_then(end::mtu), path(near)];
-    let through = [end::nat(near), end::forward(near), end::vpc(near)];
-    let beyond = far.map(|far| [end::vpc(far), end::nat(far)]);
+    let between = [peer(facts), underlay(near), hops::mtu(near), far.and_then(hops::mtu), path(near)];
+    let through = [hops::nat(near), hops::forward(near), hops::vpc(near)];
+    let beyond = far.map(|far| [hops::vpc(far), hops::nat(far)]);
     let hops = here.into_iter().chain(there.into_iter().flatten()).chain(between).chain(through);
     let hops = hops.chain(beyond.into_iter().flatten()).chain([behind(facts)]);
     up_to_the_first_broken(hops.flatten())
@@ -41,7 +47,7 @@ fn peer(facts: &Facts) -> Option<Finding> {
         Far::NoneBack { cluster, .. } => cluster,
         Far::NotGiven => &near.cluster,
     };
-    let same = format!("{} at both ends", end::kind(spec.kind));
+    let same = format!("{} at both ends", hops::kind(spec.kind));
     let finding = Finding::ok(Hop::Peer, cluster, same, "");
     let far = match &facts.far {
         Far::Seen(far) => far,
@@ -56,7 +62,7 @@ fn peer(facts: &Facts) -> Option<Finding> {
         Far::NotGiven => return Some(by_conditions(near, finding)),
     };
     let theirs = far.tunnel.spec.as_ref().ok()?;
-    let found = format!("{}: {}, {}", far.tunnel.key, end::kind(theirs.kind), theirs.address);
+    let found = format!("{}: {}, {}", far.tunnel.key, hops::kind(theirs.kind), theirs.address);
     let mismatch = match (spec.kind, theirs.kind) {
         (a, b) if a != b => match (a, b) {
             (TunnelKind::Vxlan { .. }, TunnelKind::Vxlan { .. }) => {
@@ -75,7 +81,7 @@ fn peer(facts: &Facts) -> Option<Finding> {
     if let Some(remedy) = mismatch {
         let expected = format!(
             "{}, not {}, of {}",
-            end::kind(spec.kind),
+            hops::kind(spec.kind),
             spec.address.address(),
             spec.address.network()
         );

@@ -26,7 +26,7 @@ use crate::clusters::{Listed, list};
 const LISTING: &str = include_str!("gateway.sh");
 /// The longest that one request or command may take.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How much of a log is kept: the end of it.
+/// How much of a log is kept of its last 20,000 lines.
 const LOG: usize = 10_000_000;
 /// Where the controller serves its metrics.
 const METRICS_PORT: u16 = 8080;
@@ -56,6 +56,13 @@ impl<W: Write> Collector<'_, W> {
             }
             for pod in objects.iter().filter(|_| file == "controller-pods").filter_map(key) {
                 self.controller(&pod).await?;
+            }
+            if file == "controller-pods" && objects.is_empty() {
+                let why = format!(
+                    "no pod runs in namespace {}; --controller-namespace names another",
+                    self.namespace
+                );
+                self.missed.push(format!("{}: logs and metrics: {why}", self.folder));
             }
         }
         Ok(())
@@ -149,10 +156,10 @@ impl<W: Write> Collector<'_, W> {
         let (namespace, name) = (pod.namespace(), pod.name());
         let at = format!("/api/v1/namespaces/{namespace}/pods/{name}");
         for (file, path) in [
-            (format!("logs/{}.log", file_name(name)), format!("{at}/log?limitBytes={LOG}&tailLines=50000")),
+            (format!("logs/{}.log", file_name(name)), format!("{at}/log?limitBytes={LOG}&tailLines=20000")),
             (
                 format!("logs/{}.previous.log", file_name(name)),
-                format!("{at}/log?previous=true&limitBytes={LOG}&tailLines=50000"),
+                format!("{at}/log?previous=true&limitBytes={LOG}&tailLines=20000"),
             ),
             (
                 format!("metrics/{}.txt", file_name(name)),

@@ -17,6 +17,7 @@ use anyhow::Context;
 use jiff::Timestamp;
 
 use crate::clusters::{Cluster, Clusters, Reached};
+use crate::table::print;
 use crate::{diagnose, status};
 use archive::{Archive, file_name};
 use collect::Collector;
@@ -68,7 +69,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     for line in &missed {
         writeln!(io::stderr(), "not gathered: {line}")?;
     }
-    writeln!(io::stdout(), "{}", path.display())?;
+    print(&format!("{}\n", path.display()))?;
     Ok(if missed.is_empty() { ExitCode::SUCCESS } else { INCOMPLETE.into() })
 }
 

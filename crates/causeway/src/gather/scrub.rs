@@ -75,7 +75,7 @@ fn environment(value: &mut Value) {
 }
 
 fn is_telling(name: &str) -> bool {
-    let name: String = name.chars().filter(|c| c.is_ascii_alphanumeric()).collect();
+    let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     let name = name.to_ascii_lowercase();
     TELLTALES.iter().any(|telltale| name.contains(telltale))
 }

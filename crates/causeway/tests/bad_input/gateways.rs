@@ -80,7 +80,7 @@ async fn a_gateway_that_hangs_is_given_up_after_a_while_and_holds_nobody_up() {
     is_served(&one, "10.100.0.10/24").await;
     one.reaches(FAR).await;
     one.fault("gw2", "").await;
-    one.says(NS, "mute", "Ready", "True", "Up", patience).await;
+    one.says(NS, "mute", "Programmed", "True", "InPlace", patience).await;
     one.delete("mute").await;
 }
 

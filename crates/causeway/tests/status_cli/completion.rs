@@ -13,7 +13,16 @@ fn script(shell: &str) -> String {
 fn every_shell_learns_every_command_and_flag() {
     for shell in ["bash", "zsh", "fish"] {
         let script = script(shell);
-        for word in ["status", "sandbox", "all-contexts", "kube-annotation-prefix", "wide"] {
+        for word in [
+            "status",
+            "diagnose",
+            "check",
+            "gather",
+            "sandbox",
+            "all-contexts",
+            "kube-annotation-prefix",
+            "wide",
+        ] {
             assert!(script.contains(word), "{word} for {shell}");
         }
     }

@@ -53,6 +53,8 @@ pub const ANSWERED: &str = "Answered";
 pub const PEER_ANSWERED: &str = "PeerAnswered";
 /// Where only the peer does, and what lies behind it has before.
 pub const SILENT_BEHIND: &str = "SilentBehindPeer";
+/// The reason of a tunnel that was built and whose peer has not answered yet.
+const PROBING: &str = "Probing";
 /// Whether the tunnel rests on what was last known of the peer or of us; only there when it does.
 pub const LAST_KNOWN: &str = "LastKnown";
 /// Whether the VPC leads traffic to the gateway.
@@ -168,7 +170,9 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
         }
         // A look that fails says nothing of the tunnel: what was down is, and what was up may be.
         compile::Verdict::Unseen(trouble) => {
-            let was_down = status.conditions.get(READY).is_none_or(|ready| ready.status == Truth::False);
+            let ready = status.conditions.get(READY);
+            let was_down =
+                ready.is_none_or(|ready| ready.status == Truth::False || ready.reason == PROBING);
             let truth = if was_down { Truth::False } else { Truth::Unknown };
             if !was_down {
                 set(&mut status, tunnel, REACHABLE, Truth::Unknown, trouble.reason(), trouble.to_string());
@@ -237,7 +241,7 @@ fn reachable(
         }
         Reach::Awaited | Reach::Asked => {
             let message = format!("all is in place here, and {peer} has not answered yet");
-            return not_so(Truth::Unknown, "Probing", message);
+            return not_so(Truth::Unknown, PROBING, message);
         }
         Reach::NotAsked => say(
             Truth::Unknown,

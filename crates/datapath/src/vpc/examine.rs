@@ -93,7 +93,7 @@ impl Echo {
 
     /// From what `ping` printed; the last answer counts, since the first question may have come before the way was known.
     pub fn parse(text: &str) -> Self {
-        text.lines().filter_map(Self::line).last().unwrap_or(Self::Silent)
+        text.lines().filter_map(Self::line).next_back().unwrap_or(Self::Silent)
     }
 
     fn line(line: &str) -> Option<Self> {

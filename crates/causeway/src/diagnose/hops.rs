@@ -7,43 +7,7 @@ use causeway_core::vpc::{Action, LAN_LINK, LinkKind, Problem, TunnelKind, UNDERL
 use super::facts::{End, Held, Leader, Unlooked, Wanted};
 use super::filter::{Fate, fate};
 use super::finding::{Finding, Hop};
-
-/// Which hop a reason of the controller's is about, and what to do about it.
-fn about(reason: &str) -> (Hop, &'static str) {
-    match reason {
-        "ClusterIncomplete" => {
-            (Hop::Object, "mend Submariner's objects of this cluster, or give the controller the flags named")
-        }
-        "PeerUnknown" => (
-            Hop::Record,
-            "check clusterId and gatewayName; is that gateway ready, is its cluster joined to the broker?",
-        ),
-        "PeerInvalid" => {
-            (Hop::Record, "correct it in the peer's cluster: records are written by its controller")
-        }
-        "ClusterIdTaken" => (Hop::Object, "give one of the two clusters another id"),
-        "RangeOverlap" | "ClustersOverlap" => (Hop::Record, "change the globalnet of one of the two clusters"),
-        "GatewayNotFound" => {
-            (Hop::Gateway, "check natGwDp; gateways have the label ovn.kubernetes.io/vpc-nat-gw=true")
-        }
-        "GatewayNotRunning" => (Hop::Gateway, "look at the gateway's StatefulSet and its pod's events"),
-        "GatewayLost" => (Hop::Gateway, "look at that node"),
-        "GatewayIncomplete" => (Hop::Gateway, "look at kube-ovn's log: it gives gateways their addresses"),
-        "LinkNameConflict" | "VniConflict" | "EndpointConflict" | "RemoteRangeConflict" => {
-            (Hop::Object, "change or delete one of the two tunnels")
-        }
-        "NotYetSupported" => (Hop::Object, "use clusterId, gatewayName and natGwDp"),
-        _ => (Hop::Object, "correct the object as the message says"),
-    }
-}
-
-/// Why the end cannot be built, if that is about this hop.
-fn trouble(end: &End, finding: &Finding) -> Option<Finding> {
-    let trouble = end.trouble.as_ref()?;
-    let (hop, remedy) = about(&trouble.reason);
-    let found = format!("{}: {}", trouble.reason, trouble.message);
-    (hop == finding.hop).then(|| finding.clone().broken(found, remedy))
-}
+use super::reasons::trouble;
 
 /// The object of the tunnel.
 pub(super) fn object(end: &End) -> Option<Finding> {
@@ -63,6 +27,12 @@ pub(super) fn object(end: &End) -> Option<Finding> {
         let blocked = tunnel.status.conditions.get("CleanupBlocked").filter(|it| it.is_true());
         let why = blocked.map(|it| format!(": {}", it.message)).unwrap_or_default();
         return Some(finding.broken(format!("it is being deleted{why}"), "create it again once it is gone"));
+    }
+    // What only the broker shows: nothing else here can.
+    let taken =
+        tunnel.status.conditions.get("Ready").filter(|it| it.reason == "ClusterIdTaken" && !it.is_true());
+    if let Some(taken) = taken {
+        return Some(finding.broken(&taken.message, "give one of the two clusters another id"));
     }
     Some(trouble(end, &finding).unwrap_or(finding))
 }
@@ -214,8 +184,12 @@ pub(super) fn forward(end: &End) -> Option<Finding> {
     let (wanted, held) = seen(end)?;
     let (link, range) = (&wanted.link, wanted.tunnel.remote_range);
     let back = wanted.inbound.map(|way| format!(", {} via {}", way.range, way.via)).unwrap_or_default();
-    let finding =
-        Finding::ok(Hop::Forward, &end.cluster, format!("forwarding, {range} into {link}{back}"), "so it is");
+    let finding = Finding::ok(
+        Hop::Forward,
+        &end.cluster,
+        format!("forwarding, {range} into {link}{back}"),
+        "all of it",
+    );
     if let Some(Problem::RouteTaken { range, route }) = &held.problem {
         let found = format!("a route to {range} that is not Causeway's: {route}");
         return Some(finding.broken(found, "remove that route in the gateway"));

@@ -1,0 +1,41 @@
+//! Why an end cannot be built, in the controller's words: which hop each reason is about, and what to do.
+
+use super::facts::End;
+use super::finding::{Finding, Hop};
+
+/// Which hop a reason of the controller's is about, and what to do about it.
+fn about(reason: &str) -> (Hop, &'static str) {
+    match reason {
+        "ClusterIncomplete" => {
+            (Hop::Object, "mend Submariner's objects of this cluster, or give the controller the flags named")
+        }
+        "PeerUnknown" => (
+            Hop::Record,
+            "check clusterId and gatewayName; is that gateway ready, is its cluster joined to the broker?",
+        ),
+        "PeerInvalid" => {
+            (Hop::Record, "correct it in the peer's cluster: records are written by its controller")
+        }
+        "ClusterIdTaken" => (Hop::Object, "give one of the two clusters another id"),
+        "RangeOverlap" | "ClustersOverlap" => (Hop::Record, "change the globalnet of one of the two clusters"),
+        "GatewayNotFound" => {
+            (Hop::Gateway, "check natGwDp; gateways have the label ovn.kubernetes.io/vpc-nat-gw=true")
+        }
+        "GatewayNotRunning" => (Hop::Gateway, "look at the gateway's StatefulSet and its pod's events"),
+        "GatewayLost" => (Hop::Gateway, "look at that node"),
+        "GatewayIncomplete" => (Hop::Gateway, "look at kube-ovn's log: it gives gateways their addresses"),
+        "LinkNameConflict" | "VniConflict" | "EndpointConflict" | "RemoteRangeConflict" => {
+            (Hop::Object, "change or delete one of the two tunnels")
+        }
+        "NotYetSupported" => (Hop::Object, "use clusterId, gatewayName and natGwDp"),
+        _ => (Hop::Object, "correct the object as the message says"),
+    }
+}
+
+/// Why the end cannot be built, if that is about this hop.
+pub(super) fn trouble(end: &End, finding: &Finding) -> Option<Finding> {
+    let trouble = end.trouble.as_ref()?;
+    let (hop, remedy) = about(&trouble.reason);
+    let found = format!("{}: {}", trouble.reason, trouble.message);
+    (hop == finding.hop).then(|| finding.clone().broken(found, remedy))
+}
