@@ -17,8 +17,13 @@ const THIRD: &str = "242.2.1.20";
 /// Where the members meet at the broker.
 const MEETING: &str = "submariner-k8s-broker";
 
-/// Changes what a gateway of a member says of itself at the broker, as that member could.
-async fn claim(broker: &Cluster, record: &str, spec: Value) {
+/// Changes what a gateway of a member says of itself at the broker, as that member could: in both spellings.
+async fn claim(broker: &Cluster, record: &str, mut spec: Value) {
+    for (ours, theirs) in [("globalnetcidr", "globalNetCIDR"), ("externalip", "externalIp")] {
+        if let Some(value) = spec.get(ours).cloned() {
+            spec[theirs] = value;
+        }
+    }
     let patch = Patch::Merge(json!({ "spec": spec }));
     broker.records(MEETING).patch(record, &PatchParams::default(), &patch).await.expect("it is accepted");
 }
@@ -82,7 +87,7 @@ async fn what_a_peer_claims_of_others_is_refused_by_name_and_takes_no_packet() {
     let count = own.end().await;
     assert_eq!(count.lost(), 0, "what was built stays as it was: {count:?}");
 
-    // These two take nothing of others either, but what was built for cluster3 does not outlast them.
+    // These take nothing of others either, but what was built for cluster3 does not outlast them.
     for claimed in ["0.0.0.0/0", "128.0.0.0/1", "242.0.0.0/8"] {
         claim(&broker, "gw1.cluster3", json!({ "globalnetcidr": claimed })).await;
         refused(&one, NS, "third", "RangeOverlap", &[claimed, "242.0.0.0/16"]).await;

@@ -22,8 +22,7 @@ pub enum TunnelType {
 
 /// Joins this cluster's VPC with one of another cluster through a tunnel between their gateways.
 ///
-/// Either by gateway, with `clusterId`, `gatewayName` and `natGwDp`; or by VPC, with `remoteCluster`, `remoteVpc` and
-/// `localVpc`.
+/// By gateway: `clusterId`, `gatewayName` and `natGwDp`. Or by VPC: `remoteCluster`, `remoteVpc` and `localVpc`.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "kubeovn.ustc.io",
@@ -64,8 +63,7 @@ pub enum TunnelType {
         .message("remoteCluster, remoteVpc and localVpc go together")
 )]
 pub struct VpcNatTunnelSpec {
-    /// The address with prefix on the tunnel's link, like 10.100.0.1/24: one that a host can have, in a net from /8 to /32
-    /// that nothing else uses.
+    /// The address with prefix on the tunnel's link, like 10.100.0.1/24; a host must be able to have it.
     #[schemars(
         length(max = 18),
         regex(
@@ -73,8 +71,7 @@ pub struct VpcNatTunnelSpec {
         )
     )]
     pub interface_addr: String,
-    /// The encapsulation; fixed once the tunnel was up. The VNI and the UDP port of a vxlan are the object's labels `vid`
-    /// (else 100) and `vx-port` (else 4789), the same on both ends.
+    /// The encapsulation; fixed once the tunnel was up. Labels `vid` (100) and `vx-port` (4789) are a vxlan's VNI and port.
     #[serde(default, rename = "type")]
     pub kind: TunnelType,
     /// The peer's cluster.

@@ -5,7 +5,7 @@
 mod overheard;
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,6 +21,8 @@ use overheard::{Input, Output};
 pub(super) struct ExecLog {
     file: Arc<Mutex<File>>,
     path: PathBuf,
+    /// Where this sandbox's lines begin; those before it are of others that had the folder.
+    start: u64,
 }
 
 impl ExecLog {
@@ -30,17 +32,24 @@ impl ExecLog {
         std::fs::create_dir_all(&logs)?;
         let path = logs.join(format!("{cluster}-execs.jsonl"));
         let file = OpenOptions::new().create(true).append(true).open(&path)?;
-        Ok(ExecLog { file: Arc::new(Mutex::new(file)), path })
+        let start = file.metadata()?.len();
+        Ok(ExecLog { file: Arc::new(Mutex::new(file)), path, start })
     }
 
     /// The lines about one pod.
     pub(super) fn of_pod(&self, namespace: &str, pod: &str) -> String {
-        let text = std::fs::read_to_string(&self.path).unwrap_or_default();
+        let text = self.read().unwrap_or_default();
         let is_its = |line: &&str| {
             let line: Value = serde_json::from_str(line).unwrap_or_default();
             line["namespace"] == namespace && line["pod"] == pod
         };
         text.split_inclusive('\n').filter(is_its).collect()
+    }
+
+    fn read(&self) -> std::io::Result<String> {
+        let mut file = File::open(&self.path)?;
+        file.seek(SeekFrom::Start(self.start))?;
+        std::io::read_to_string(file)
     }
 
     /// A command begins. What comes back belongs to its end.
@@ -185,6 +194,8 @@ mod tests {
         assert_eq!(lines[3]["failed"], "its caller went away");
         assert_eq!(log.of_pod("kube-system", "vpc-nat-gw-gw1-0").lines().count(), 4);
         assert_eq!(log.of_pod("kube-system", "vpc-nat-gw-gw2-0"), "");
+        let next = ExecLog::open(folder.path(), "cluster1").expect("a log");
+        assert_eq!(next.of_pod("kube-system", "vpc-nat-gw-gw1-0"), "", "that was another sandbox");
     }
 
     #[tokio::test]
