@@ -13,6 +13,7 @@ use causeway_controller::election::{self, Times};
 use causeway_controller::rules::clients::Loopback;
 use causeway_controller::{Options, rules, vpc};
 use causeway_core::vpc::Given;
+use causeway_core::vpc::shares::RECORDS_PER_MEMBER;
 use causeway_core::{ClusterId, Ipv4Cidr, ObjectKey};
 use clap::ValueEnum;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -50,6 +51,9 @@ pub(crate) struct Args {
     /// This cluster's egress addresses, in place of Submariner's.
     #[arg(long, value_name = "IP,…", value_delimiter = ',')]
     egress_ips: Vec<Ipv4Addr>,
+    /// How many records of each other cluster are brought here from the broker: the first so many by name.
+    #[arg(long, value_name = "N", default_value_t = RECORDS_PER_MEMBER, value_parser = at_least_one)]
+    records_per_member: usize,
     /// How the names of gateways' workloads begin, in place of natGwNamePrefix in kube-ovn's ConfigMap
     /// kube-system/ovn-vpc-nat-config (where that is missing too: vpc-nat-gw).
     #[arg(long, value_name = "PREFIX")]
@@ -139,6 +143,11 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     parsed.filter(fits).ok_or_else(|| "use a time from 1s to 1h".into())
 }
 
+/// None at all would mean: no tunnels.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "use a number from 1 on".into())
+}
+
 /// A name that a namespace can have.
 fn namespace(text: &str) -> Result<String, String> {
     ObjectKey::new(text, "any").map(|key| key.namespace().to_owned()).map_err(|error| error.to_string())
@@ -221,7 +230,12 @@ async fn options(args: Args) -> anyhow::Result<Options> {
     let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
     let cluster = args.cluster_id.as_ref().map(ToString::to_string);
     let vpc = vpc::Options {
-        given: Given { cluster: args.cluster_id, globalnet: args.globalnet_cidr, egress: args.egress_ips },
+        given: Given {
+            cluster: args.cluster_id,
+            globalnet: args.globalnet_cidr,
+            egress: args.egress_ips,
+            records_per_member: Some(args.records_per_member),
+        },
         broker,
         gateway_prefix: args.gateway_prefix,
         visits: args.workers.into(),
@@ -333,9 +347,12 @@ mod tests {
 
     #[test]
     fn no_worker_no_time_and_no_lease_are_refused_in_words() {
-        for (flag, refused, allowed) in
-            [("--workers", "0", "1"), ("--exec-timeout", "0", "3600"), ("--lease-duration", "0s", "1h")]
-        {
+        for (flag, refused, allowed) in [
+            ("--workers", "0", "1"),
+            ("--exec-timeout", "0", "3600"),
+            ("--lease-duration", "0s", "1h"),
+            ("--records-per-member", "0", "1"),
+        ] {
             let error =
                 Line::try_parse_from(["causeway", flag, refused]).expect_err("it means: nothing works");
             assert!(error.to_string().contains(flag), "{error}");

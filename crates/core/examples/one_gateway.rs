@@ -16,7 +16,7 @@ fn compile_all(state: &State, scopes: impl IntoIterator<Item = Scope>) -> usize 
         Scope::Tunnel(key) => drop(status::tunnel(state, &key)),
         Scope::Record(name) => drop(exchange::own_record(state, &name)),
         Scope::Export(name) => drop(exchange::export(state, &name)),
-        Scope::Import(key) => drop(exchange::import(state, &key)),
+        Scope::Import(_, key) => drop(exchange::import(state, &key)),
         Scope::Membership => drop(member::membership(state)),
     });
     compiled.count()

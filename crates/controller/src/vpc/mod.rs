@@ -73,8 +73,12 @@ const VISITS: usize = 0;
 const WRITES: usize = 1;
 /// Writes to the broker's, which may hang while ours does not.
 const EXCHANGE: usize = 2;
+/// Writes of what others have published, to our own: they hold up none that are about ourselves.
+const IMPORTS: usize = 3;
 /// How many writes to one server are under way at once.
 const WRITES_AT_ONCE: usize = 32;
+/// How many of those are of what others have published.
+const IMPORTS_AT_ONCE: usize = 8;
 
 impl Vpc {
     /// A room without knowledge.
@@ -84,6 +88,7 @@ impl Vpc {
             duty("visits", options.visits),
             duty("writes", WRITES_AT_ONCE),
             duty("exchange", WRITES_AT_ONCE),
+            duty("imports", IMPORTS_AT_ONCE),
         ];
         let room = Arc::new(Self {
             desk: Desk::new::<Self>(State::new(options.given.clone()), &duties),
@@ -123,8 +128,16 @@ impl Room for Vpc {
             Scope::Tunnel(_) => ("tunnel", WRITES),
             Scope::Record(_) => ("record", WRITES),
             Scope::Export(_) => ("export", EXCHANGE),
-            Scope::Import(_) => ("import", WRITES),
+            Scope::Import(..) => ("import", IMPORTS),
             Scope::Membership => ("membership", EXCHANGE),
+        }
+    }
+
+    /// Each member waits in a line of its own, however much another has published.
+    fn lane(scope: &Scope) -> &str {
+        match scope {
+            Scope::Import(member, _) => member.as_str(),
+            _ => "",
         }
     }
 
@@ -134,7 +147,7 @@ impl Room for Vpc {
             Scope::Tunnel(key) => self.write_tunnel(key, &term).await,
             Scope::Record(gateway) => self.write_own_record(gateway, &term).await,
             Scope::Export(name) => self.export(name, &term).await,
-            Scope::Import(key) => self.import(key, &term).await,
+            Scope::Import(_, key) => self.import(key, &term).await,
             Scope::Membership => self.claim_id(&term).await,
         }
     }

@@ -3,6 +3,7 @@
 use causeway_api::condition;
 use causeway_api::vpc::{LooseTunnel, VpcNatTunnel, parse};
 use causeway_core::ObjectKey;
+use causeway_core::vpc::moves::{PEER_MOVED, peer_moved};
 use causeway_core::vpc::objects::{TUNNEL_FINALIZER, Tunnel};
 use causeway_core::vpc::status::{self, CLEANUP_BLOCKED, Finalizer, READY, TunnelStatus};
 use causeway_core::vpc::{Change, Event};
@@ -73,6 +74,9 @@ impl Vpc {
     /// One event when readiness or its reason changed; coming up for the first time is no news beside the
     /// condition itself.
     fn announce_change(&self, term: &Term, tunnel: &Tunnel, wanted: &TunnelStatus) {
+        if let Some(news) = peer_moved(&tunnel.status, wanted) {
+            self.announce(term, tunnel, false, PEER_MOVED, news);
+        }
         for kind in [READY, CLEANUP_BLOCKED] {
             let (before, after) = (tunnel.status.conditions.get(kind), wanted.conditions.get(kind));
             let Some(after) = after else { continue };

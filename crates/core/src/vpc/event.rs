@@ -21,8 +21,8 @@ pub enum Scope {
     Record(GatewayName),
     /// A copy at the broker, by its name there.
     Export(String),
-    /// A record of another cluster, here.
-    Import(ObjectKey),
+    /// A record of another cluster, here; with the member that it is about, so that each waits in a line of its own.
+    Import(ClusterId, ObjectKey),
     /// Our claim to our id, at the broker.
     Membership,
 }

@@ -17,6 +17,8 @@ pub struct Given {
     pub globalnet: Option<Ipv4Cidr>,
     /// Its egress addresses.
     pub egress: Vec<Ipv4Addr>,
+    /// How many records of each other cluster are brought here, where not as many as usual.
+    pub records_per_member: Option<usize>,
 }
 
 /// What is given and observed of ourselves, and what follows from it.

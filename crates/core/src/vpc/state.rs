@@ -10,7 +10,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::records::exchanged;
 use super::admission::Admission;
 use super::compile;
 use super::event::{Event, Scope};
@@ -52,7 +51,10 @@ type Touched = BTreeSet<Scope>;
 impl State {
     /// An empty memory.
     pub fn new(given: Given) -> Self {
-        Self { own: Own::new(given), ..Self::default() }
+        let mut records = Records::new(given.records_per_member);
+        let own = Own::new(given);
+        records.know_own(own.cluster());
+        Self { own, records, ..Self::default() }
     }
 
     /// The number of events so far.
@@ -83,6 +85,11 @@ impl State {
     /// Our cluster's id, once known.
     pub fn cluster(&self) -> Option<&ClusterId> {
         self.own.cluster()
+    }
+
+    /// The members that have published more records than are brought here, and how many more.
+    pub fn exceeding_members(&self) -> impl Iterator<Item = (&ClusterId, usize)> {
+        self.records.exceeded()
     }
 
     /// Which tunnels of a gateway may be built.
@@ -186,6 +193,7 @@ impl State {
     /// After a change of what every tunnel rests on.
     fn around_us(&mut self) -> Touched {
         self.own.work_out();
+        self.records.know_own(self.own.cluster());
         self.work_out_gateways();
         self.admit_all();
         self.everything()
@@ -200,9 +208,10 @@ impl State {
             .chain([Scope::Membership])
             .collect();
         let records = self.records.here().values();
-        touched.extend(records.clone().flat_map(exchanged));
+        touched.extend(records.clone().flat_map(|record| self.around_record(record)));
         touched.extend(records.filter_map(|record| record.gateway.clone().map(Scope::Record)));
-        touched.extend(self.records.copies().into_iter().flat_map(BTreeMap::values).flat_map(exchanged));
+        let copies = self.records.copies().into_iter().flat_map(BTreeMap::values);
+        touched.extend(copies.flat_map(|copy| self.around_copy(copy)));
         touched
     }
 }

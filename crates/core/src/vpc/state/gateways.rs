@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
+use super::records::import_of;
 use super::{State, Touched};
 use crate::names::{GatewayName, ObjectKey};
 use crate::room::Change;
@@ -41,7 +42,7 @@ impl State {
         }
         let mut touched = Touched::from([Scope::Record(name.clone()), Scope::Gateway(name.clone())]);
         // One that names another cluster is a slip of ours if it leads to where this gateway is.
-        touched.extend(self.records.written_here(name).cloned().map(Scope::Import));
+        touched.extend(self.records.written_here(name).filter_map(import_of));
         let build =
             |gateway: &Option<Gateway>| gateway.as_ref().map(|it| (it.pod.clone(), it.located.clone()));
         if build(&old) != build(&new) {
