@@ -139,7 +139,7 @@ async fn undeploying_cleans_the_gateways_and_leaves_no_tunnel_no_definition_and_
     let left = one.kubectl(&["get", "namespace", "multi-vpc-system", "--ignore-not-found"]).await.ok();
     assert_eq!(left, "", "the namespace, and all that is in it");
     assert!(
-        printed.contains("kubectl delete gatewayexips,leases -l submariner-io/clusterID=cluster1"),
+        printed.contains("kubectl delete gatewayexips,tunnelends,leases -l submariner-io/clusterID=cluster1"),
         "{printed}"
     );
 

@@ -294,8 +294,8 @@ mod tests {
     }
 
     /// The line of a key like `a1` is `a`.
-    fn first_letter(key: &String) -> &str {
-        &key[..1]
+    fn lettered() -> Queue<String> {
+        Queue::in_lanes(|key| &key[..1])
     }
 
     async fn drained(queue: &Queue<String>) -> Vec<String> {
@@ -310,7 +310,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_line_holds_up_no_other() {
-        let queue = Queue::in_lanes(first_letter);
+        let queue = lettered();
         (0..10_000).for_each(|n| queue.add(format!("a{n}")));
         assert_eq!(queue.next().await, "a0");
         for key in ["b0", "c0", "b1"] {
@@ -326,7 +326,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_failed_waits_in_its_own_line_too() {
-        let queue = Queue::in_lanes(first_letter);
+        let queue = lettered();
         (0..100).for_each(|n| queue.add(format!("a{n}")));
         for _ in 0..100 {
             queue.finish(queue.next().await, Next::Retry);

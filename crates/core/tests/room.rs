@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use causeway_core::vpc::ends::{End, Says};
 use causeway_core::vpc::exchange::{self, RECORD_NAMESPACE, Record, RecordTask};
 use causeway_core::vpc::member::{Member, MembershipTask, Renewal, membership};
 use causeway_core::vpc::naming::{copy_name, home_name};
@@ -12,6 +13,7 @@ use causeway_core::vpc::objects::{
     Eip, Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, Subnet, TUNNEL_FINALIZER, Tunnel,
     TunnelSpec, VpcGateway, Workload,
 };
+use causeway_core::vpc::published::{EndTask, publish};
 use causeway_core::vpc::status::TunnelTask;
 use causeway_core::vpc::{
     Change, Event, Given, Outcome, Scope, State, Trouble, TunnelKind, Visit, compile, status,
@@ -157,6 +159,29 @@ fn any_change<K: Ord + Clone + std::fmt::Debug + 'static, V: Clone + std::fmt::D
     ]
 }
 
+/// An end at the broker: of our own tunnels, or of another cluster's that lead here.
+fn any_end(theirs: bool) -> impl Strategy<Value = (String, End)> {
+    let tunnel = (any_tunnel_key(), any_gateway(), any_peer(), any_kind());
+    (tunnel, 1..3_u8, 0..2_u32, prop::bool::weighted(0.1)).prop_map(
+        move |((tunnel, gateway, peer, kind), host, mtu, deleting)| {
+            let own = Peer { cluster: name("c1"), gateway };
+            let (on, to) = if theirs { (peer, own) } else { (own, peer) };
+            let says = Says { kind, mtu: Some(1449 + mtu), address: name(&format!("10.100.0.{host}/24")) };
+            let called = format!("{}.{}.{}", tunnel.namespace(), tunnel.name(), on.cluster);
+            let end = End {
+                name: called.clone(),
+                resource_version: host.to_string(),
+                deleting,
+                on,
+                to,
+                tunnel,
+                says,
+            };
+            (called, end)
+        },
+    )
+}
+
 /// A visit is honest: what was wanted is there, or all failed. One that was begun may end later.
 #[derive(Debug, Clone)]
 enum Happening {
@@ -237,6 +262,9 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         },
     );
     prop_oneof![
+        2 => event(any_change(any_end(false)).prop_map(Event::OwnEnds)),
+        3 => event(any_change(any_end(true)).prop_map(Event::PeerEnds)),
+        1 => Just(Happening::Event(Box::new(Event::NoEnds))),
         8 => event(any_change(any_tunnel()).prop_map(Event::Tunnels)),
         3 => event(any_change(any_record()).prop_map(Event::Records)),
         3 => event(any_change(any_copy()).prop_map(Event::Copies)),
@@ -267,6 +295,7 @@ fn visit(state: &State, gateway: &GatewayName, fine: bool) -> Option<Event> {
     let tunnels: BTreeMap<_, _> =
         task.want.tunnels.values().map(|want| (want.owner.clone(), (want.clone(), None))).collect();
     let mut seen = Visit { tunnels, ..Visit::default() };
+    seen.mtus = seen.tunnels.keys().map(|key| (key.clone(), 1450)).collect();
     seen.holding.owners = seen.tunnels.keys().cloned().collect();
     seen.holding.anything = !seen.tunnels.is_empty();
     let result = if fine { Ok(seen) } else { Err(Trouble::ExecTimedOut(10)) };
@@ -281,6 +310,7 @@ enum Said {
     Tunnel(Option<Box<TunnelTask>>),
     Record(RecordTask),
     Membership(MembershipTask),
+    End(EndTask),
 }
 
 fn all_said(state: &State) -> BTreeMap<Scope, Said> {
@@ -303,6 +333,10 @@ fn all_said(state: &State) -> BTreeMap<Scope, Said> {
     for (namespace, tunnel) in ["ns1", "ns2"].iter().flat_map(|ns| ["t1", "t2", "t3"].map(|t| (*ns, t))) {
         let key = ObjectKey::new(namespace, tunnel).expect("a key");
         said.insert(Scope::Tunnel(key.clone()), Said::Tunnel(status::tunnel(state, &key).map(Box::new)));
+        for cluster in ["c1", "a-c1"] {
+            let end = format!("{namespace}.{tunnel}.{cluster}");
+            said.insert(Scope::End(end.clone()), Said::End(publish(state, &end)));
+        }
     }
     said
 }
@@ -337,7 +371,7 @@ fn speaks_for(state: &State, tunnel: &ObjectKey, record: &ObjectKey) -> bool {
 
 /// Nothing to do is as good as gone: a scope that has nothing to say any more needs no visit for it.
 fn is_silent(said: &Said) -> bool {
-    matches!(said, Said::Tunnel(None) | Said::Record(RecordTask::Nothing))
+    matches!(said, Said::Tunnel(None) | Said::Record(RecordTask::Nothing) | Said::End(EndTask::Nothing))
 }
 
 /// That a pod was swept needs no visit either.

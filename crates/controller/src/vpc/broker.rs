@@ -83,7 +83,7 @@ async fn follow_coordinates(feed: Feed<Vpc>, room: Arc<Vpc>) {
         }
         if let Some(found) = found {
             let identity = found.as_ref().and_then(|found| parse::identity(&found.spec));
-            feed.tell(Event::Identity(identity));
+            room.tell_identity(Event::Identity(identity));
             room.coordinates.send_if_modified(|known| {
                 // The last known broker is kept while the object is away: so is what it holds.
                 let news = found.is_some() && *known != found;
@@ -140,7 +140,11 @@ fn join(room: &Vpc, broker: &Broker, another: bool) {
 }
 
 async fn follow_broker(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker, trouble: &Notify) {
-    tokio::join!(follow_copies(feed, room, broker, trouble), super::membership::follow(feed, room, broker));
+    tokio::join!(
+        follow_copies(feed, room, broker, trouble),
+        super::membership::follow(feed, room, broker),
+        super::ends::follow(feed, room, broker),
+    );
 }
 
 async fn follow_copies(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker, trouble: &Notify) {

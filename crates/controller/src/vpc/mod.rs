@@ -2,9 +2,10 @@
 //!
 //! [`watch`] and [`broker`] bring events; workers call `handle` with a scope, which compiles under a short read
 //! lock and then does I/O without it: [`gateway`] visits a gateway, [`tunnel`] writes a tunnel object, [`record`]
-//! gateway records, [`membership`] our claim at the broker.
+//! gateway records, [`membership`] our claim at the broker, [`ends`] what our tunnels' ends are declared to be.
 
 pub mod broker;
+mod ends;
 pub mod exec;
 mod gateway;
 mod looks;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use causeway_core::GatewayName;
+use causeway_core::vpc::member::Member;
 use causeway_core::vpc::{Event, Given, Scope, State};
 use tokio::sync::watch as channel;
 use tokio::time::Instant;
@@ -64,6 +66,8 @@ pub struct Vpc {
     farewells: tokio_util::task::TaskTracker,
     coordinates: channel::Sender<Option<broker::Coordinates>>,
     broker: channel::Sender<Option<broker::Broker>>,
+    /// Who we are, for whoever follows what is meant for us.
+    ourselves: channel::Sender<Option<Member>>,
     gateway_prefix: channel::Sender<Option<String>>,
 }
 
@@ -102,9 +106,24 @@ impl Vpc {
             farewells: tokio_util::task::TaskTracker::new(),
             coordinates: channel::Sender::new(None),
             broker: channel::Sender::new(None),
+            ourselves: channel::Sender::new(None),
         });
         room.metrics.register(&room);
         room
+    }
+
+    /// Takes in what says who we are.
+    fn tell_identity(&self, event: Event) {
+        self.desk.tell(event);
+        let now = self.desk.state().ourselves();
+        // While nothing says so, we are who we were.
+        self.ourselves.send_if_modified(|known| {
+            let news = now.is_some() && *known != now;
+            if news {
+                *known = now;
+            }
+            news
+        });
     }
 }
 
@@ -129,6 +148,7 @@ impl Room for Vpc {
             Scope::Record(_) => ("record", WRITES),
             Scope::Export(_) => ("export", EXCHANGE),
             Scope::Import(..) => ("import", IMPORTS),
+            Scope::End(_) => ("end", EXCHANGE),
             Scope::Membership => ("membership", EXCHANGE),
         }
     }
@@ -148,6 +168,7 @@ impl Room for Vpc {
             Scope::Record(gateway) => self.write_own_record(gateway, &term).await,
             Scope::Export(name) => self.export(name, &term).await,
             Scope::Import(_, key) => self.import(key, &term).await,
+            Scope::End(name) => self.publish_end(name, &term).await,
             Scope::Membership => self.claim_id(&term).await,
         }
     }

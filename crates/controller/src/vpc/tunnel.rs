@@ -3,6 +3,8 @@
 use causeway_api::condition;
 use causeway_api::vpc::{LooseTunnel, VpcNatTunnel, parse};
 use causeway_core::ObjectKey;
+use causeway_core::condition::Truth;
+use causeway_core::vpc::ends::PEER_AGREES;
 use causeway_core::vpc::moves::{PEER_MOVED, peer_moved};
 use causeway_core::vpc::objects::{TUNNEL_FINALIZER, Tunnel};
 use causeway_core::vpc::status::{self, CLEANUP_BLOCKED, Finalizer, READY, TunnelStatus};
@@ -77,13 +79,19 @@ impl Vpc {
         if let Some(news) = peer_moved(&tunnel.status, wanted) {
             self.announce(term, tunnel, false, PEER_MOVED, news);
         }
-        for kind in [READY, CLEANUP_BLOCKED] {
+        for kind in [READY, PEER_AGREES, CLEANUP_BLOCKED] {
             let (before, after) = (tunnel.status.conditions.get(kind), wanted.conditions.get(kind));
             let Some(after) = after else { continue };
             let same = before.is_some_and(|b| b.status == after.status && b.reason == after.reason);
-            let good = after.is_true() == (kind == READY);
+            let good = match kind {
+                CLEANUP_BLOCKED => !after.is_true(),
+                PEER_AGREES => after.status != Truth::False,
+                _ => after.is_true(),
+            };
             tracing::info!(object = %tunnel.key, condition = kind, status = %after.status, reason = after.reason, "{}", after.message);
-            let first_time_up = good && before.is_none();
+            // Of the peer's end only what is wrong, and when that is put right.
+            let was_wrong = before.is_some_and(|before| before.status == Truth::False);
+            let first_time_up = good && (before.is_none() || kind == PEER_AGREES && !was_wrong);
             if !same && !first_time_up {
                 self.announce(term, tunnel, !good, &after.reason, after.message.clone());
             }

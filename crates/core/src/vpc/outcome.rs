@@ -7,7 +7,7 @@ use super::have::{Have, Holding, NatRule, Route};
 use super::plan::{Plan, Refused, plan_after};
 use super::want::{TunnelWant, Want};
 use super::{LAN_LINK, UNDERLAY_LINK};
-use crate::names::ObjectKey;
+use crate::names::{LinkName, ObjectKey};
 
 pub use super::trouble::{Claim, Trouble};
 
@@ -37,6 +37,8 @@ pub struct Visit {
     pub clamps_each: bool,
     /// What stood for all tunnels.
     pub shared: Shared,
+    /// The MTU of each tunnel's link that is there.
+    pub mtus: BTreeMap<ObjectKey, u32>,
 }
 
 /// What the tunnels of a gateway share, as far as it stands.
@@ -149,7 +151,11 @@ pub fn judge(want: &Want, planned: &Plan, failures: &BTreeMap<usize, Trouble>, n
         let why = unclamped.trouble(&tunnel.owner)?;
         Some((tunnel.owner.clone(), why.to_string()))
     });
+    let mtu = |(link, tunnel): (&LinkName, &TunnelWant)| {
+        Some((tunnel.owner.clone(), now.links.get(link.as_str())?.mtu))
+    };
     Visit {
+        mtus: want.tunnels.iter().filter_map(mtu).collect(),
         tunnels: want.tunnels.values().map(verdict).collect(),
         holding: now.holding(),
         arp_off: now.links.get(UNDERLAY_LINK).is_some_and(|link| link.arp_off),
@@ -260,6 +266,7 @@ pub struct Finding<'a> {
     held: bool,
     arp_off: bool,
     unclamped: Option<&'a String>,
+    mtu: Option<u32>,
 }
 
 impl Outcome {
@@ -272,6 +279,7 @@ impl Outcome {
             held: visit.is_ok_and(|visit| visit.holding.includes(key)),
             arp_off: visit.is_ok_and(|visit| visit.arp_off),
             unclamped: visit.ok().and_then(|visit| visit.unclamped.get(key)),
+            mtu: visit.ok().and_then(|visit| visit.mtus.get(key)).copied(),
         }
     }
 }

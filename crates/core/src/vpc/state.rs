@@ -14,15 +14,17 @@ use super::admission::Admission;
 use super::compile;
 use super::event::{Event, Scope};
 use super::gateways::Gateways;
-use super::member::{Members, Standing};
+use super::member::{Member, Members, Standing};
 use super::objects::{StaticRoute, Tunnel};
 use super::outcome::Outcome;
 use super::own::Own;
+use super::published::Published;
 use super::records::Records;
 use super::tunnels::Tunnels;
 use super::visits::Visits;
 use crate::names::{ClusterId, GatewayName, Ipv4Cidr, ObjectKey};
 
+mod ends;
 mod gateways;
 mod records;
 mod tunnels;
@@ -41,6 +43,7 @@ pub struct State {
     pub(super) gateways: Gateways,
     pub(super) routes: BTreeMap<String, BTreeSet<StaticRoute>>,
     pub(super) records: Records,
+    pub(super) ends: Published,
     pub(super) visits: Visits,
     /// Which tunnels of a gateway may be built; follows from all of the above.
     admissions: BTreeMap<GatewayName, Admission>,
@@ -85,6 +88,11 @@ impl State {
     /// Our cluster's id, once known.
     pub fn cluster(&self) -> Option<&ClusterId> {
         self.own.cluster()
+    }
+
+    /// Our claim to our id, once both are known.
+    pub fn ourselves(&self) -> Option<Member> {
+        self.own.ourselves()
     }
 
     /// The members that have published more records than are brought here, and how many more.
@@ -157,6 +165,9 @@ impl State {
             Event::Vpcs(event) => self.apply_routes(event),
             Event::Records(event) => self.apply_records(event),
             Event::Copies(event) => self.apply_copies(event),
+            Event::OwnEnds(event) => self.apply_own_ends(event),
+            Event::PeerEnds(event) => self.apply_peer_ends(event),
+            Event::NoEnds => self.forget_ends(),
             Event::Members(event) => match self.own.members.after(event) {
                 Some(members) => self.apply_members(members),
                 None => Touched::new(),
@@ -167,6 +178,7 @@ impl State {
             Event::Identity(cluster) => self.set(|own| &mut own.identity, cluster),
             Event::Joining(namespace) => {
                 self.records.join(namespace);
+                self.ends = Published::default();
                 self.own.members = Members::Unknown;
                 self.around_us()
             }
@@ -212,6 +224,7 @@ impl State {
         touched.extend(records.filter_map(|record| record.gateway.clone().map(Scope::Record)));
         let copies = self.records.copies().into_iter().flat_map(BTreeMap::values);
         touched.extend(copies.flat_map(|copy| self.around_copy(copy)));
+        touched.extend(self.all_own_ends());
         touched
     }
 }

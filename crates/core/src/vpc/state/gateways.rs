@@ -104,7 +104,10 @@ impl State {
         let differs = |key: &&ObjectKey| {
             old.as_ref().map(|outcome| outcome.of(key)) != new.map(|outcome| outcome.of(key))
         };
-        touched.extend(self.tunnels.on(&gateway).filter(differs).cloned().map(Scope::Tunnel));
+        for key in self.tunnels.on(&gateway).filter(differs) {
+            touched.extend(self.own_end(key));
+            touched.insert(Scope::Tunnel(key.clone()));
+        }
         touched.extend(self.leaving(&gateway));
         let clean = |outcome: &Outcome| compile::is_clean(outcome, self.tunnels.unreadable());
         if !serves && old.as_ref().is_some_and(clean) && !new.is_some_and(clean) {
