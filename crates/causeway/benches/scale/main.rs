@@ -20,6 +20,7 @@ mod cluster;
 mod controller;
 mod cost;
 mod exec;
+mod flood;
 mod floor;
 mod gateways;
 mod idle;
@@ -41,9 +42,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
-const PARTS: [&str; 6] = ["single", "many", "one", "idle", "packets", "calm"];
+const PARTS: [&str; 7] = ["single", "many", "one", "idle", "packets", "flood", "calm"];
 /// Those that are run unless some are named. `calm` takes ten minutes; packets do not meet the API server.
-const USUAL: [&str; 5] = ["single", "many", "one", "idle", "packets"];
+const USUAL: [&str; 6] = ["single", "many", "one", "idle", "packets", "flood"];
 const USUAL_ON_REAL: [&str; 4] = ["single", "many", "one", "calm"];
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -69,6 +70,7 @@ fn main() -> anyhow::Result<ExitCode> {
                     "one" => one::run().await,
                     "idle" => idle::run().await,
                     "packets" => packets::run().await,
+                    "flood" => flood::run().await,
                     "calm" => calm::run().await,
                     _ => bail!("unknown part; there are {}", PARTS.join(", ")),
                 }
