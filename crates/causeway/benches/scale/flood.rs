@@ -9,6 +9,7 @@
 //! Once with the usual limit of records per member, and once without any that matters, so that only the turns that
 //! members take are left to help.
 
+use std::convert::Infallible;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -115,6 +116,14 @@ impl Site {
         Ok(start.elapsed())
     }
 
+    /// Publishes one of the calm member's records after another.
+    async fn go_on(&self, took: &mut Vec<Duration>) -> anyhow::Result<Infallible> {
+        loop {
+            sleep(Duration::from_millis(50)).await;
+            took.push(self.one(ALONE + took.len()).await?);
+        }
+    }
+
     async fn flood(&self, size: usize) -> anyhow::Result<()> {
         let all = stream::iter(0..size).map(Ok);
         all.try_for_each_concurrent(HANDS, |number| self.publish("flood", number)).await
@@ -152,19 +161,10 @@ async fn measure(size: usize, limit: usize) -> anyhow::Result<Row> {
         timeout(PATIENCE, site.holds(limit.min(size))).await.context("the flood's records")??;
         anyhow::Ok((written, start.elapsed()))
     };
-    // Until all of the flood is here, and beginning when some of it is.
     let mut during = Vec::new();
-    let calm = async {
-        let mut number = ALONE;
-        loop {
-            sleep(Duration::from_millis(50)).await;
-            during.push(site.one(number).await?);
-            number += 1;
-        }
-    };
     let (written, brought) = tokio::select! {
         times = flood => times?,
-        error = calm => error?,
+        never = site.go_on(&mut during) => match never? {},
     };
     let (cpu, peak_mib) = (controller.cpu()? - cpu, controller.peak_mib()?);
     controller.end().await?;

@@ -105,15 +105,14 @@ impl fmt::Display for Called {
 
 /// Which of the peer's ends belongs to which of our tunnels between the same two gateways: those of one kind belong
 /// together, then those of one name, and what is left in the order of names. Both sides find the same.
-fn pair<'a>(ours: &[(&'a ObjectKey, TunnelKind)], theirs: &[&'a End]) -> Vec<(&'a ObjectKey, &'a End)> {
-    let mut ours: Vec<_> = ours.to_vec();
-    let mut theirs: Vec<_> = theirs.to_vec();
+fn pair<'a>(ours: &[Mine<'a>], theirs: &[&'a End]) -> Vec<(&'a ObjectKey, &'a End)> {
+    let (mut ours, mut theirs) = (ours.to_vec(), theirs.to_vec());
     ours.sort_unstable_by_key(|(key, _)| *key);
     theirs.sort_unstable_by_key(|end| &end.tunnel);
+    let of_one_kind: Belongs = |(_, kind), end| *kind == end.says.kind;
+    let of_one_name: Belongs = |(key, _), end| **key == end.tunnel;
     let mut pairs = Vec::new();
-    let rules: [fn(&(&ObjectKey, TunnelKind), &End) -> bool; 3] =
-        [|(_, kind), end| *kind == end.says.kind, |(key, _), end| **key == end.tunnel, |_, _| true];
-    for belongs in rules {
+    for belongs in [of_one_kind, of_one_name, |_, _| true] {
         ours.retain(|mine| match theirs.iter().position(|end| belongs(mine, end)) {
             Some(at) => {
                 pairs.push((mine.0, theirs.remove(at)));
@@ -125,6 +124,11 @@ fn pair<'a>(ours: &[(&'a ObjectKey, TunnelKind)], theirs: &[&'a End]) -> Vec<(&'
     pairs
 }
 
+/// A tunnel of ours.
+type Mine<'a> = (&'a ObjectKey, TunnelKind);
+/// Whether an end of the peer's belongs to it.
+type Belongs = fn(&Mine<'_>, &End) -> bool;
+
 /// How a tunnel of ours compares with what its peer has published.
 pub(super) fn agreement(state: &State, tunnel: &Tunnel) -> Agreement {
     let Some((gateway, peer, ours)) = declared(state, tunnel) else { return Agreement::NotJudged };
@@ -132,7 +136,7 @@ pub(super) fn agreement(state: &State, tunnel: &Tunnel) -> Agreement {
         return Agreement::NotJudged;
     }
     let theirs: Vec<&End> = state.ends.between(gateway, peer).take(COMPARED).collect();
-    let siblings: Vec<(&ObjectKey, TunnelKind)> = siblings(state, gateway, peer)
+    let siblings: Vec<Mine<'_>> = siblings(state, gateway, peer)
         .filter_map(|tunnel| Some((&tunnel.key, tunnel.spec.as_ref().ok()?.kind)))
         .take(COMPARED)
         .collect();
