@@ -154,7 +154,7 @@ async fn without_a_controller_undeploying_ends_in_time_names_the_tunnels_and_say
     let one = sandbox.cluster(1).await;
     two_tunnels(&one).await;
     let before = definitions(&one).await;
-    assert_eq!(before.len(), 2, "{before:?}");
+    assert_eq!(before.len(), 3, "{before:?}");
     sandbox.hold(&one).await;
 
     let bound = LEASE + Duration::from_secs(3);
