@@ -144,7 +144,7 @@ remove_name() {
 report_broker() {
   [[ $1 ]] || return 0
   say "this cluster's records at the broker stay; there, in the namespace of the exchange:" \
-    "kubectl delete gatewayexips,leases -l submariner-io/clusterID=$1"
+    "kubectl delete gatewayexips,tunnelends,leases -l submariner-io/clusterID=$1"
 }
 
 # The group is that of a well-known sample: others may have brought a definition of that name, and then its objects are

@@ -3,7 +3,7 @@
 use causeway_api::leases::{self, NodeObject};
 use causeway_api::vpc::foreign::kube_ovn;
 use causeway_api::vpc::foreign::kubernetes::Pod;
-use causeway_api::vpc::{GatewayExIp, VpcNatTunnel, parse};
+use causeway_api::vpc::{GatewayExIp, TunnelEnd, VpcNatTunnel, end, parse};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::collection::btree_map;
@@ -46,6 +46,7 @@ const LABELS: &[&str] = &[
     "localCluster",
     "submariner-io/clusterID",
     "submariner-io/originatingNamespace",
+    "causeway/peer-cluster",
 ];
 const ANNOTATIONS: &[&str] = &[
     "ovn.kubernetes.io/ip_address",
@@ -88,10 +89,23 @@ proptest! {
                 None => prop_assert!(causeway_core::ObjectKey::new("ns1", &name).is_err()),
             }
         }
-        if let Some(record) = object::<GatewayExIp>(typed("GatewayExIp", ours, record), &name, &labels, &annotations)
+        if let Some(record) = object::<GatewayExIp>(typed("GatewayExIp", ours, record.clone()), &name, &labels, &annotations)
             && let Some(peer) = parse::record(&record).and_then(|record| record.peer())
         {
-            prop_assert_eq!(format!("{}-{}", peer.gateway, peer.cluster), name.clone());
+            let plain = |name: &str| name.replace("--", "-");
+            prop_assert_eq!(plain(&format!("{}-{}", peer.gateway, peer.cluster)), plain(&name));
+        }
+        let mut end = json!({
+            "cluster": &other, "gateway": &name, "peerCluster": "c1", "peerGateway": &other, "tunnel": &name,
+            "type": kind, "interfaceAddr": &other, "vni": 7, "port": 8,
+        });
+        for (field, given) in record.as_object().into_iter().flatten().zip(["gateway", "peerGateway", "tunnel", "interfaceAddr"]) {
+            end[given] = field.1.clone();
+        }
+        if let Some(end) = object::<TunnelEnd>(typed("TunnelEnd", ours, end), &name, &labels, &annotations)
+            && let Some(parsed) = end::parse(&end)
+        {
+            prop_assert_eq!(Some(parsed.on.cluster.as_str()), labels["submariner-io/clusterID"].as_str());
         }
         if let Some(pod) = object::<Pod>(json!({}), &name, &labels, &annotations) {
             let pod = parse::gateway_pod(&pod, "vpc-nat-gw");

@@ -3,10 +3,12 @@
 use causeway_api::condition;
 use causeway_api::vpc::foreign::kubernetes::{Pod, StatefulSet};
 use causeway_api::vpc::foreign::submariner::ServiceDiscoverySpec;
-use causeway_api::vpc::{GatewayExIp, VpcNatTunnel, VpcNatTunnelStatus, parse};
+use causeway_api::vpc::{GatewayExIp, TunnelEnd, VpcNatTunnel, VpcNatTunnelStatus, end, parse};
 use causeway_core::vpc::TunnelKind;
+use causeway_core::vpc::ends::Says;
 use causeway_core::vpc::nodes::NodeReport;
-use causeway_core::vpc::objects::Ends;
+use causeway_core::vpc::objects::{Ends, Peer};
+use causeway_core::vpc::published::EndObject;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use serde::de::DeserializeOwned;
@@ -287,4 +289,31 @@ fn a_floating_address_counts_once_it_is_there_and_a_claim_says_how_long_it_lasts
     assert_eq!((renewal.member.cluster.as_str(), renewal.member.uid.as_str()), ("c1", "u1"));
     assert_eq!((renewal.renewed, renewal.lasts, renewal.read), (60, 360, 421));
     assert_eq!(parse::member(&Lease::default(), 0), None);
+}
+
+#[test]
+fn an_end_reads_back_as_it_was_written_and_speaks_only_for_its_own_cluster() {
+    let peer = |cluster: &str, gateway: &str| Peer {
+        cluster: cluster.parse().expect("an id"),
+        gateway: gateway.parse().expect("a name"),
+    };
+    for kind in [TunnelKind::Vxlan { vni: 100, port: 4789 }, TunnelKind::Gre] {
+        let says = Says { kind, mtu: Some(1450), address: "10.100.0.1/24".parse().expect("an address") };
+        let end = EndObject {
+            name: "ns1.demo.c1".into(),
+            owner: "uid".into(),
+            on: peer("c1", "gw1"),
+            to: peer("c2", "gw2"),
+            tunnel: "ns1/demo".parse().expect("a key"),
+            says,
+        };
+        let mut body = end::body(&end, "broker", Some("7"));
+        let read =
+            |body: &Value| end::parse(&serde_json::from_value::<TunnelEnd>(body.clone()).expect("an end"));
+        let parsed = read(&body).expect("it makes sense");
+        assert_eq!((&parsed.on, &parsed.to, &parsed.tunnel), (&end.on, &end.to, &end.tunnel));
+        assert_eq!((parsed.says, parsed.resource_version.as_str()), (says, "7"));
+        body["metadata"]["labels"]["submariner-io/clusterID"] = json!("c3");
+        assert_eq!(read(&body), None, "it is published by another");
+    }
 }

@@ -13,6 +13,7 @@ use causeway_controller::election::{self, Times};
 use causeway_controller::rules::clients::Loopback;
 use causeway_controller::{Options, rules, vpc};
 use causeway_core::vpc::Given;
+use causeway_core::vpc::shares::RECORDS_PER_MEMBER;
 use causeway_core::{ClusterId, Ipv4Cidr, ObjectKey};
 use clap::ValueEnum;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -56,6 +57,9 @@ pub(crate) struct Args {
     /// Build only tunnels whose namespace is among spec.namespaces of their gateway's Vpc (none there: all are).
     #[arg(long)]
     restrict_namespaces: bool,
+    /// How many records of each other cluster are brought here from the broker: the first so many by name.
+    #[arg(long, value_name = "N", default_value_t = RECORDS_PER_MEMBER, value_parser = at_least_one)]
+    records_per_member: usize,
     /// How the names of gateways' workloads begin, in place of natGwNamePrefix in kube-ovn's ConfigMap
     /// kube-system/ovn-vpc-nat-config (where that is missing too: vpc-nat-gw).
     #[arg(long, value_name = "PREFIX")]
@@ -155,6 +159,11 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     whole.parse().map_err(|_| "use an address and a port, like 127.0.0.1:8080 or :8080".into())
 }
 
+/// None at all would mean: no tunnels.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "use a number from 1 on".into())
+}
+
 /// A name that a namespace can have.
 fn namespace(text: &str) -> Result<String, String> {
     ObjectKey::new(text, "any").map(|key| key.namespace().to_owned()).map_err(|error| error.to_string())
@@ -243,6 +252,7 @@ async fn options(args: Args) -> anyhow::Result<Options> {
             egress: args.egress_ips,
             within: args.globalnet_within,
             restrict_namespaces: args.restrict_namespaces,
+            records_per_member: Some(args.records_per_member),
         },
         broker,
         gateway_prefix: args.gateway_prefix,
@@ -356,9 +366,12 @@ mod tests {
 
     #[test]
     fn no_worker_no_time_and_no_lease_are_refused_in_words() {
-        for (flag, refused, allowed) in
-            [("--workers", "0", "1"), ("--exec-timeout", "0", "3600"), ("--lease-duration", "0s", "1h")]
-        {
+        for (flag, refused, allowed) in [
+            ("--workers", "0", "1"),
+            ("--exec-timeout", "0", "3600"),
+            ("--lease-duration", "0s", "1h"),
+            ("--records-per-member", "0", "1"),
+        ] {
             let error =
                 Line::try_parse_from(["causeway", flag, refused]).expect_err("it means: nothing works");
             assert!(error.to_string().contains(flag), "{error}");

@@ -167,6 +167,8 @@ async fn a_gateways_new_address_reaches_its_peers_tunnels() {
     })
     .await;
     one.built("moving0").await;
+    let moved = one.reports("moving0", "PeerMoved", "gateway cluster2/gw1 changed its address").await;
+    assert!(moved.note.ends_with("from 172.50.16.21 to 172.50.16.29"), "{moved:?}");
     one.comes_to_reach(FAR).await;
 }
 
@@ -273,6 +275,83 @@ async fn plant(broker: &Cluster, name: &str, labels: Value, address: &str) {
         "spec": {"externalip": address, "globalnetcidr": "242.9.0.0/16"},
     });
     broker.apply(&record.to_string()).await.ok();
+}
+
+/// The labels of a record that a cluster publishes of its gateway.
+fn labels_of(cluster: &str, gateway: &str) -> Value {
+    json!({
+        "submariner-io/clusterID": cluster, "submariner-io/originatingNamespace": SYSTEM,
+        "localCluster": cluster, "localGateway": gateway,
+    })
+}
+
+#[tokio::test]
+async fn two_members_whose_names_could_be_one_both_have_their_tunnels() {
+    let sandbox = Sandbox::bare().await;
+    let (one, broker) = (sandbox.cluster(1).await, sandbox.broker().await);
+    let leads_to = async |gateway: &str, tunnel: &str, address: &str| {
+        one.until(&format!("{tunnel} leads to {address}"), PATIENCE, async || {
+            let link = one.link(gateway, tunnel).await.unwrap_or_default();
+            let remote = link["linkinfo"]["info_data"]["remote"].clone();
+            if remote == address { Ok(()) } else { Err(format!("{remote}")) }
+        })
+        .await;
+    };
+    plant(&broker, "gw1.a-b", labels_of("a-b", "gw1"), "172.50.16.41").await;
+    one.create(&vxlan("first0", "gw1", "a-b/gw1", "10.100.1.1/24")).await;
+    leads_to("gw1", "first0", "172.50.16.41").await;
+    // What an earlier version would have brought under the name that the other one has.
+    let earlier = json!({
+        "apiVersion": "kubeovn.ustc.io/v1", "kind": "GatewayExIp",
+        "metadata": {"name": "gw2-a-b", "namespace": SYSTEM, "labels": labels_of("b", "gw2-a")},
+        "spec": {"externalip": "172.50.16.52", "globalnetcidr": "242.9.0.0/16"},
+    });
+    one.apply(&earlier.to_string()).await.ok();
+    plant(&broker, "gw1-a.b", labels_of("b", "gw1-a"), "172.50.16.51").await;
+    plant(&broker, "gw2-a.b", labels_of("b", "gw2-a"), "172.50.16.52").await;
+    one.create(&vxlan("second0", "gw2", "b/gw1-a", "10.100.2.1/24")).await;
+    leads_to("gw2", "second0", "172.50.16.51").await;
+    says(&one, SYSTEM, "gw1-a-b", Some("172.50.16.41")).await;
+    says(&one, SYSTEM, "gw1--a-b", Some("172.50.16.51")).await;
+    says(&one, SYSTEM, "gw2--a-b", Some("172.50.16.52")).await;
+    says(&one, SYSTEM, "gw2-a-b", None).await;
+
+    // Neither goes with the other, nor when the controller starts anew.
+    plant(&broker, "gw1-a.b", labels_of("b", "gw1-a"), "172.50.16.53").await;
+    leads_to("gw2", "second0", "172.50.16.53").await;
+    sandbox.restart(&one, nix::sys::signal::Signal::SIGKILL).await;
+    broker.kubectl(&["delete", "gwx", "-n", MEETING, "gw1.a-b"]).await.ok();
+    one.down("first0", "PeerUnknown").await;
+    leads_to("gw2", "second0", "172.50.16.53").await;
+    says(&one, SYSTEM, "gw1-a-b", None).await;
+    says(&one, SYSTEM, "gw1--a-b", Some("172.50.16.53")).await;
+}
+
+#[tokio::test]
+async fn a_namespace_of_the_broker_that_is_deleted_and_made_again_is_told_as_that_and_costs_nothing() {
+    if support::real::folder().is_some() {
+        // The real broker has no controller manager, so no namespace there ever ends.
+        return;
+    }
+    let sandbox = Sandbox::bare().await;
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    let broker = sandbox.broker().await;
+    join(&one, &two, "steady0", "gw1", 1).await;
+    one.comes_to_reach(FAR).await;
+    let held = one.marked("gw1").await;
+    broker.kubectl(&["delete", "namespace", MEETING]).await.ok();
+    let told = one.down("steady0", "PeerUnknown").await;
+    for words in
+        ["the broker lost the record of gateway cluster2/gw1", "namespace is deleted", "stays as it is"]
+    {
+        assert!(told.contains(words), "{told}");
+    }
+    assert_eq!(one.marked("gw1").await, held);
+    one.reaches(FAR).await;
+    broker.kubectl(&["create", "namespace", MEETING]).await.ok();
+    one.up("steady0").await;
+    two.up("steady0").await;
+    one.reaches(FAR).await;
 }
 
 #[tokio::test]

@@ -7,6 +7,8 @@ mod agent;
 #[path = "nodes/cluster.rs"]
 #[allow(dead_code, reason = "the tests of the agent use more of it")]
 mod cluster;
+#[path = "real_rights/members.rs"]
+mod members;
 #[path = "../../datapath/tests/lab/net.rs"]
 #[allow(dead_code, reason = "the tests of the datapath use more of it")]
 mod net;
@@ -481,7 +483,9 @@ async fn a_real_server_takes_everything_that_ships() {
     for name in definitions.chain(others).chain(member) {
         one.kubectl(&["apply", "--dry-run=server", "-f", &file(name)]).await.ok();
     }
-    broker.kubectl(&["apply", "--dry-run=server", "-f", &file("broker.yaml")]).await.ok();
+    for name in ["broker.yaml", "broker-policy.yaml"] {
+        broker.kubectl(&["apply", "--dry-run=server", "-f", &file(name)]).await.ok();
+    }
     // What is applied twice is unchanged the second time, also where the server fills in defaults.
     one.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &file("crds.yaml")]).await.ok();
     let versions = async || {

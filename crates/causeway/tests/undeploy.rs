@@ -139,7 +139,7 @@ async fn undeploying_cleans_the_gateways_and_leaves_no_tunnel_no_definition_and_
     let left = one.kubectl(&["get", "namespace", "multi-vpc-system", "--ignore-not-found"]).await.ok();
     assert_eq!(left, "", "the namespace, and all that is in it");
     assert!(
-        printed.contains("kubectl delete gatewayexips,leases -l submariner-io/clusterID=cluster1"),
+        printed.contains("kubectl delete gatewayexips,tunnelends,leases -l submariner-io/clusterID=cluster1"),
         "{printed}"
     );
 
@@ -154,7 +154,7 @@ async fn without_a_controller_undeploying_ends_in_time_names_the_tunnels_and_say
     let one = sandbox.cluster(1).await;
     two_tunnels(&one).await;
     let before = definitions(&one).await;
-    assert_eq!(before.len(), 2, "{before:?}");
+    assert_eq!(before.len(), 3, "{before:?}");
     sandbox.hold(&one).await;
 
     let bound = LEASE + Duration::from_secs(3);

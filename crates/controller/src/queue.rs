@@ -1,5 +1,8 @@
 //! The queue of a duty: keys to handle, each at most once in line and never twice in flight.
 //!
+//! Keys may wait in several lines ([`Queue::in_lanes`]), which take turns: how long one waits depends on how many others
+//! there are, not on how long they are.
+//!
 //! A key added while in flight runs again afterwards. A key that failed comes back with a growing delay; adding
 //! it in the meantime runs it sooner, because something changed, but never within [`MIN_DELAY`] of the failure:
 //! what a failed try changed comes back as news, and two agents that undo each other's work would else do so at
@@ -25,14 +28,63 @@ pub struct Queue<K> {
     changed: Notify,
 }
 
+/// The line that a key waits in.
+pub type Lane<K> = fn(&K) -> &str;
+
 #[derive(Debug)]
 struct Inner<K> {
-    ready: VecDeque<K>,
+    ready: Lines<K>,
     keys: BTreeMap<K, Entry>,
     /// The keys with a time, soonest first.
     timers: BTreeSet<(Instant, K)>,
     /// Spreads what failed together.
     chance: fastrand::Rng,
+}
+
+/// Keys in line, in the order in which they came; several lines take turns.
+#[derive(Debug)]
+struct Lines<K> {
+    lane: Lane<K>,
+    /// None is empty.
+    lines: BTreeMap<String, VecDeque<K>>,
+    /// Whose turn it is, and whose next.
+    turns: VecDeque<String>,
+    len: usize,
+}
+
+impl<K> Lines<K> {
+    fn new(lane: Lane<K>) -> Self {
+        Self { lane, lines: BTreeMap::new(), turns: VecDeque::new(), len: 0 }
+    }
+
+    fn push(&mut self, key: K) {
+        self.len += 1;
+        let lane = (self.lane)(&key);
+        if let Some(line) = self.lines.get_mut(lane) {
+            line.push_back(key);
+            return;
+        }
+        let lane = lane.to_owned();
+        self.turns.push_back(lane.clone());
+        self.lines.insert(lane, VecDeque::from([key]));
+    }
+
+    fn pop(&mut self) -> Option<K> {
+        let lane = self.turns.pop_front()?;
+        let line = self.lines.get_mut(&lane)?;
+        let key = line.pop_front()?;
+        self.len -= 1;
+        if line.is_empty() {
+            self.lines.remove(&lane);
+        } else {
+            self.turns.push_back(lane);
+        }
+        Some(key)
+    }
+
+    fn clear(&mut self) {
+        *self = Self::new(self.lane);
+    }
 }
 
 /// What is known of a key; one that waits for nothing and has not failed has no entry.
@@ -59,9 +111,17 @@ pub enum Next {
     Retry,
 }
 
+/// All in one line.
 impl<K> Default for Queue<K> {
     fn default() -> Self {
-        let (ready, keys, timers) = (VecDeque::new(), BTreeMap::new(), BTreeSet::new());
+        Self::in_lanes(|_| "")
+    }
+}
+
+impl<K> Queue<K> {
+    /// With a line for each lane.
+    pub fn in_lanes(lane: Lane<K>) -> Self {
+        let (ready, keys, timers) = (Lines::new(lane), BTreeMap::new(), BTreeSet::new());
         let inner = Inner { ready, keys, timers, chance: fastrand::Rng::with_seed(0) };
         Self { inner: Mutex::new(inner), changed: Notify::new() }
     }
@@ -85,7 +145,7 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// How many keys are in line.
     pub fn len(&self) -> usize {
-        self.lock().ready.len()
+        self.lock().ready.len
     }
 
     /// Whether no key is in line.
@@ -148,7 +208,7 @@ impl<K: Ord + Clone> Inner<K> {
         if let Some(due) = entry.due.take() {
             self.timers.remove(&(due, key.clone()));
         }
-        self.ready.push_back(key);
+        self.ready.push(key);
     }
 
     fn schedule(&mut self, key: K, at: Instant) {
@@ -163,7 +223,7 @@ impl<K: Ord + Clone> Inner<K> {
     }
 
     fn take(&mut self) -> Option<K> {
-        let key = self.ready.pop_front()?;
+        let key = self.ready.pop()?;
         let entry = self.keys.entry(key.clone()).or_default();
         (entry.in_line, entry.in_flight) = (false, true);
         Some(key)
@@ -231,6 +291,50 @@ mod tests {
         assert!(!has_next(&queue).await);
         queue.finish("a", Next::Done);
         assert_eq!(queue.next().await, "a");
+    }
+
+    /// The line of a key like `a1` is `a`.
+    fn lettered() -> Queue<String> {
+        Queue::in_lanes(|key| &key[..1])
+    }
+
+    async fn drained(queue: &Queue<String>) -> Vec<String> {
+        let mut keys = Vec::new();
+        while !queue.is_empty() {
+            let key = queue.next().await;
+            queue.finish(key.clone(), Next::Done);
+            keys.push(key);
+        }
+        keys
+    }
+
+    #[tokio::test]
+    async fn a_long_line_holds_up_no_other() {
+        let queue = lettered();
+        (0..10_000).for_each(|n| queue.add(format!("a{n}")));
+        assert_eq!(queue.next().await, "a0");
+        for key in ["b0", "c0", "b1"] {
+            queue.add(key.to_owned());
+        }
+        assert_eq!(queue.len(), 9_999 + 3);
+        let order = drained(&queue).await;
+        assert_eq!(order[..7], ["a1", "b0", "c0", "a2", "b1", "a3", "a4"], "they take turns");
+        assert_eq!(order.len(), 10_002, "and nobody is forgotten");
+        queue.add("b2".to_owned());
+        assert_eq!(drained(&queue).await, ["b2"], "a line that was empty begins anew");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_failed_waits_in_its_own_line_too() {
+        let queue = lettered();
+        (0..100).for_each(|n| queue.add(format!("a{n}")));
+        for _ in 0..100 {
+            queue.finish(queue.next().await, Next::Retry);
+        }
+        tokio::time::sleep(MAX_DELAY).await;
+        queue.add("b0".to_owned());
+        let first_two = [queue.next().await, queue.next().await];
+        assert!(first_two.contains(&"b0".to_owned()), "{first_two:?}");
     }
 
     #[tokio::test(start_paused = true)]

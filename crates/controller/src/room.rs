@@ -111,6 +111,11 @@ pub trait Room: Send + Sync + Sized + 'static {
     /// The kind of a scope for metrics, and the place of its duty among those that [`Desk::new`] was given.
     fn duty(scope: &ScopeOf<Self>) -> (&'static str, usize);
 
+    /// The line that a scope waits in: those of one duty take turns, so that a long one holds up no other.
+    fn lane(_: &ScopeOf<Self>) -> &str {
+        ""
+    }
+
     /// Reconciles one scope. Whoever acts asks the term first.
     fn handle(self: Arc<Self>, scope: ScopeOf<Self>, term: Term) -> impl Future<Output = Next> + Send;
 
@@ -132,7 +137,7 @@ impl<S: State> Desk<S> {
     pub fn new<R: Room<State = S>>(state: S, duties: &[Duty]) -> Self {
         Self {
             state: RwLock::new(state),
-            duties: duties.iter().map(|duty| (*duty, Arc::default())).collect(),
+            duties: duties.iter().map(|duty| (*duty, Arc::new(Queue::in_lanes(R::lane)))).collect(),
             duty_of: R::duty,
             leads: AtomicBool::new(false),
         }

@@ -62,6 +62,7 @@ async fn what_is_given_needs_no_right_to_be_read() {
         cluster: Some("cluster1".parse().expect("an id")),
         globalnet: Some("242.0.0.0/16".parse().expect("a range")),
         egress: vec![[242, 0, 0, 1].into()],
+        ..Given::default()
     };
     let broker = Broker { client: client(&server, "broker"), namespace: "default".into() };
     let (with, _parts) = start(&server, vpc::Options { given, broker: Some(broker), ..options() });

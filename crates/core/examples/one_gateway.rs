@@ -8,7 +8,7 @@ mod crowd;
 
 use std::time::{Duration, Instant};
 
-use causeway_core::vpc::{Change, Event, Scope, State, compile, exchange, member, status};
+use causeway_core::vpc::{Change, Event, Scope, State, compile, exchange, member, published, status};
 
 fn compile_all(state: &State, scopes: impl IntoIterator<Item = Scope>) -> usize {
     let compiled = scopes.into_iter().map(|scope| match scope {
@@ -16,7 +16,8 @@ fn compile_all(state: &State, scopes: impl IntoIterator<Item = Scope>) -> usize 
         Scope::Tunnel(key) => drop(status::tunnel(state, &key)),
         Scope::Record(name) => drop(exchange::own_record(state, &name)),
         Scope::Export(name) => drop(exchange::export(state, &name)),
-        Scope::Import(key) => drop(exchange::import(state, &key)),
+        Scope::Import(_, key) => drop(exchange::import(state, &key)),
+        Scope::End(name) => drop(published::publish(state, &name)),
         Scope::Membership => drop(member::membership(state)),
     });
     compiled.count()

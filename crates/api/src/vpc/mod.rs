@@ -1,8 +1,9 @@
 //! The room `vpc`: the objects that declare tunnels, and those by which gateways find each other.
 //!
-//! [`tunnel`] and [`record`] are ours, [`foreign`] is kube-ovn's and Submariner's; [`parse`] turns each of them into
+//! [`tunnel`], [`record`] and [`end`] are ours, [`foreign`] is kube-ovn's and Submariner's; [`parse`] turns each of them into
 //! the value that decisions rest on.
 
+pub mod end;
 pub mod foreign;
 pub mod parse;
 pub mod record;
@@ -11,6 +12,7 @@ pub mod tunnel;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
+pub use end::{TunnelEnd, TunnelEndSpec};
 pub use record::{GatewayExIp, GatewayExIpSpec};
 pub use tunnel::{LooseTunnel, TunnelType, VpcNatTunnel, VpcNatTunnelSpec, VpcNatTunnelStatus};
 
@@ -19,5 +21,5 @@ pub const ABANDON: &str = "causeway/abandon";
 
 /// The definitions of the room's own kinds.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    vec![GatewayExIp::crd(), VpcNatTunnel::crd()]
+    vec![GatewayExIp::crd(), TunnelEnd::crd(), VpcNatTunnel::crd()]
 }

@@ -152,7 +152,7 @@ pub struct VpcNatTunnelStatus {
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Ready, Routed, Underlay, SegmentSize, CleanupBlocked; those of others are kept.
+    /// Ready, PeerAgrees, Routed, Underlay, SegmentSize, CleanupBlocked; those of others are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,

@@ -31,6 +31,16 @@ impl Controller {
         folder: &Path,
         broker: Option<&Path>,
     ) -> anyhow::Result<Controller> {
+        Self::start_with(cluster, folder, broker, &[])
+    }
+
+    /// The same with other flags besides.
+    pub(crate) fn start_with(
+        cluster: &Cluster,
+        folder: &Path,
+        broker: Option<&Path>,
+        flags: &[&str],
+    ) -> anyhow::Result<Controller> {
         let log = folder.join("controller.log");
         let usual = || env!("CARGO_BIN_EXE_causeway").into();
         let mut command = Command::new(std::env::var_os("BENCH_CONTROLLER").unwrap_or_else(usual));
@@ -45,7 +55,7 @@ impl Controller {
             Some(namespace) => command.args(["--lease-namespace", namespace]),
             None => command.arg("--no-leader-election"),
         };
-        command.args(["--listen", "127.0.0.1:0", "--exit-with-parent"]);
+        command.args(["--listen", "127.0.0.1:0", "--exit-with-parent"]).args(flags);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?).kill_on_drop(true);
         let child = command.spawn().context("cannot start the controller")?;
         Ok(Controller { child, log })

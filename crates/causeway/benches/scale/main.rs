@@ -23,6 +23,7 @@ mod cost;
 mod crowd;
 mod exec;
 mod far;
+mod flood;
 mod floor;
 mod gateways;
 mod idle;
@@ -44,9 +45,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
-const PARTS: [&str; 7] = ["single", "many", "one", "crowd", "idle", "packets", "calm"];
+const PARTS: [&str; 8] = ["single", "many", "one", "crowd", "idle", "packets", "flood", "calm"];
 /// Those that are run unless some are named. `calm` takes ten minutes; packets do not meet the API server.
-const USUAL: [&str; 6] = ["single", "many", "one", "crowd", "idle", "packets"];
+const USUAL: [&str; 7] = ["single", "many", "one", "crowd", "idle", "packets", "flood"];
 const USUAL_ON_REAL: [&str; 4] = ["single", "many", "one", "calm"];
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -73,6 +74,7 @@ fn main() -> anyhow::Result<ExitCode> {
                     "crowd" => crowd::run().await,
                     "idle" => idle::run().await,
                     "packets" => packets::run().await,
+                    "flood" => flood::run().await,
                     "calm" => calm::run().await,
                     _ => bail!("unknown part; there are {}", PARTS.join(", ")),
                 }

@@ -4,6 +4,7 @@ use causeway_api::condition;
 use causeway_api::vpc::LooseTunnel;
 use causeway_controller::found::Found;
 use causeway_core::Conditions;
+use causeway_core::vpc::ends::PEER_AGREES;
 use causeway_core::vpc::status::{CLEANUP_BLOCKED, READY, ROUTED, SEGMENT_SIZE, UNDERLAY};
 use serde::Serialize;
 use serde_json::Value;
@@ -88,7 +89,8 @@ fn tunnel(object: &LooseTunnel) -> Tunnel {
 
 /// Conditions that say of a tunnel that is up why it may be of no use.
 fn warnings(conditions: &Conditions) -> Vec<Warning> {
-    let all = [ROUTED, UNDERLAY, SEGMENT_SIZE].into_iter().filter_map(|kind| conditions.get(kind));
+    let all =
+        [PEER_AGREES, ROUTED, UNDERLAY, SEGMENT_SIZE].into_iter().filter_map(|kind| conditions.get(kind));
     let wrong = all.filter(|condition| condition.status == causeway_core::Truth::False);
     wrong.map(|it| Warning { reason: it.reason.clone(), message: it.message.clone() }).collect()
 }

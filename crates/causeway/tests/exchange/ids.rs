@@ -78,19 +78,20 @@ async fn a_claim_that_ran_out_is_nobodys_and_a_live_one_counts_until_it_is_gone(
     says(&one, SYSTEM, "gw1-cluster2", Some("172.50.16.21")).await;
     one.create(&vxlan("first0", "gw1", "cluster2/gw1", "10.100.9.1/24")).await;
     one.built("first0").await;
-    let claim = async |name: &str, renewed: &str| {
+    let claim = async |name: &str, renewed: &str, lasts: i32| {
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": { "name": name, "namespace": MEETING, "labels": { "submariner-io/clusterID": "cluster1" } },
-            "spec": { "holderIdentity": "another", "leaseDurationSeconds": 360, "renewTime": renewed },
+            "spec": { "holderIdentity": "another", "leaseDurationSeconds": lasts, "renewTime": renewed },
         });
         broker.apply(&lease.to_string()).await.ok();
     };
-    claim("ran-out", "2020-01-01T00:00:00.000000Z").await;
-    claim("lives", "2099-01-01T00:00:00.000000Z").await;
+    claim("ran-out", "2020-01-01T00:00:00.000000Z", 360).await;
+    claim("for-ever", "2020-01-01T00:00:00.000000Z", i32::MAX).await;
+    claim("lives", "2099-01-01T00:00:00.000000Z", 360).await;
     let sentence = one.down("first0", "ClusterIdTaken").await;
     assert!(sentence.contains("Lease lives"), "{sentence}");
     broker.kubectl(&["delete", "lease", "-n", MEETING, "lives"]).await.ok();
-    // The one that ran out is still there.
+    // Those that ran out are still there, one of which says that it lasts for ever.
     one.built("first0").await;
 }

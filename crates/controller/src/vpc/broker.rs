@@ -6,6 +6,7 @@
 //! known, and while the broker is away, everything else goes on; when it is back, both sides are compared as a
 //! whole.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -13,7 +14,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use causeway_api::vpc::foreign::submariner::{ServiceDiscovery, ServiceDiscoverySpec};
 use causeway_api::vpc::{GatewayExIp, parse};
+use causeway_core::ClusterId;
 use causeway_core::vpc::Event;
+use causeway_core::vpc::shares::RECORDS_PER_MEMBER;
 use k8s_openapi::api::core::v1::Secret;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
@@ -80,7 +83,7 @@ async fn follow_coordinates(feed: Feed<Vpc>, room: Arc<Vpc>) {
         }
         if let Some(found) = found {
             let identity = found.as_ref().and_then(|found| parse::identity(&found.spec));
-            feed.tell(Event::Identity(identity));
+            room.tell_identity(Event::Identity(identity));
             room.coordinates.send_if_modified(|known| {
                 // The last known broker is kept while the object is away: so is what it holds.
                 let news = found.is_some() && *known != found;
@@ -137,22 +140,42 @@ fn join(room: &Vpc, broker: &Broker, another: bool) {
 }
 
 async fn follow_broker(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker, trouble: &Notify) {
-    tokio::join!(follow_copies(feed, room, broker, trouble), super::membership::follow(feed, room, broker));
+    tokio::join!(
+        follow_copies(feed, room, broker, trouble),
+        super::membership::follow(feed, room, broker),
+        super::ends::follow(feed, room, broker),
+    );
 }
 
 async fn follow_copies(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker, trouble: &Notify) {
     let api = Api::namespaced(broker.client.clone(), &broker.namespace);
     let copies = Watch::<GatewayExIp>::new(api).resync(room.options.resync_interval);
     let copy = |object: &Found<GatewayExIp>| (object.name_any(), record(object));
+    let mut exceeding = BTreeSet::new();
     let tell = |seen: Result<Seen<_, _>, Interruption>| match seen {
         Ok(seen) => {
             if let Some((change, _)) = seen.change() {
                 feed.tell(Event::Copies(change));
+                report_exceeding(room, &mut exceeding);
             }
         }
         Err(_) => trouble.notify_one(),
     };
     match copies.follow(feed.pace(), copy, tell).await {}
+}
+
+/// Logs when a member begins to publish more than is brought here, and when it no longer does.
+fn report_exceeding(room: &Vpc, known: &mut BTreeSet<ClusterId>) {
+    let now: BTreeSet<ClusterId> =
+        room.desk.state().exceeding_members().map(|(member, _)| member.clone()).collect();
+    let most = room.options.given.records_per_member.unwrap_or(RECORDS_PER_MEMBER);
+    for member in now.difference(known) {
+        tracing::warn!(%member, most, "this cluster publishes more records than are brought here; the others are left at the broker");
+    }
+    for member in known.difference(&now) {
+        tracing::info!(%member, most, "this cluster no longer publishes more records than are brought here");
+    }
+    *known = now;
 }
 
 /// Waits until the coordinates are known and usable.

@@ -91,7 +91,7 @@ async fn renew(
 /// on without, and both are requested again; a server that only does not answer is waited for, and nothing is
 /// exported meanwhile.
 pub(super) async fn follow(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker) {
-    feed.tell(Event::Uid(own_uid(feed, room).await));
+    room.tell_identity(Event::Uid(own_uid(feed, room).await));
     let claims: Api<Found<Lease>> = Api::namespaced(broker.client.clone(), &broker.namespace);
     let claims = Watch::new(claims).labels(ORIGIN).resync(room.options.resync_interval);
     let member = |object: &Found<Lease>| {

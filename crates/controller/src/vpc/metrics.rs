@@ -55,11 +55,20 @@ impl Metrics {
                 read: Reader(Box::new(move || count_tunnels(&room))),
             }
         };
+        let left = {
+            let room = Arc::downgrade(room);
+            OnDemand {
+                name: "records_left_at_broker",
+                help: "Records that are not brought here because their cluster publishes more than the limit",
+                read: Reader(Box::new(move || count_left(&room))),
+            }
+        };
         room.house.metrics.of_room(Vpc::NAME, |registry| {
             registry.register("execs", "Commands run in gateways", self.execs.clone());
             registry.register("steps", "Steps planned for gateways", self.steps.clone());
             registry.register_collector(Box::new(tunnels));
             registry.register_collector(Box::new(OfTunnels(Arc::downgrade(room))));
+            registry.register_collector(Box::new(left));
         });
     }
 
@@ -183,4 +192,11 @@ impl Collector for OfTunnels {
 
 fn labels(key: &ObjectKey) -> [(&'static str, &str); 2] {
     [("namespace", key.namespace()), ("tunnel", key.name())]
+}
+
+/// Of all members together: a label for each would let any of them fill what collects metrics.
+fn count_left(room: &Weak<Vpc>) -> Vec<Reading<0>> {
+    let Some(room) = room.upgrade() else { return Vec::new() };
+    let left: usize = room.desk.state().exceeding_members().map(|(_, left)| left).sum();
+    vec![([], i64::try_from(left).unwrap_or(i64::MAX))]
 }

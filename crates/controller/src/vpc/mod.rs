@@ -2,9 +2,10 @@
 //!
 //! [`watch`] and [`broker`] bring events; workers call `handle` with a scope, which compiles under a short read
 //! lock and then does I/O without it: [`gateway`] visits a gateway, [`tunnel`] writes a tunnel object, [`record`]
-//! gateway records, [`membership`] our claim at the broker.
+//! gateway records, [`membership`] our claim at the broker, [`ends`] what our tunnels' ends are declared to be.
 
 pub mod broker;
+mod ends;
 pub mod exec;
 mod gateway;
 mod looks;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use causeway_core::GatewayName;
+use causeway_core::vpc::member::Member;
 use causeway_core::vpc::{Event, Given, Scope, State};
 use tokio::sync::watch as channel;
 use tokio::time::Instant;
@@ -66,6 +68,8 @@ pub struct Vpc {
     farewells: tokio_util::task::TaskTracker,
     coordinates: channel::Sender<Option<broker::Coordinates>>,
     broker: channel::Sender<Option<broker::Broker>>,
+    /// Who we are, for whoever follows what is meant for us.
+    ourselves: channel::Sender<Option<Member>>,
     gateway_prefix: channel::Sender<Option<String>>,
 }
 
@@ -75,8 +79,12 @@ const VISITS: usize = 0;
 const WRITES: usize = 1;
 /// Writes to the broker's, which may hang while ours does not.
 const EXCHANGE: usize = 2;
+/// Writes of what others have published, to our own: they hold up none that are about ourselves.
+const IMPORTS: usize = 3;
 /// How many writes to one server are under way at once.
 const WRITES_AT_ONCE: usize = 32;
+/// How many of those are of what others have published.
+const IMPORTS_AT_ONCE: usize = 8;
 
 impl Vpc {
     /// A room without knowledge.
@@ -86,6 +94,7 @@ impl Vpc {
             duty("visits", options.visits),
             duty("writes", WRITES_AT_ONCE),
             duty("exchange", WRITES_AT_ONCE),
+            duty("imports", IMPORTS_AT_ONCE),
         ];
         let room = Arc::new(Self {
             desk: Desk::new::<Self>(State::new(options.given.clone()), &duties),
@@ -99,9 +108,24 @@ impl Vpc {
             farewells: tokio_util::task::TaskTracker::new(),
             coordinates: channel::Sender::new(None),
             broker: channel::Sender::new(None),
+            ourselves: channel::Sender::new(None),
         });
         room.metrics.register(&room);
         room
+    }
+
+    /// Takes in what says who we are.
+    fn tell_identity(&self, event: Event) {
+        self.desk.tell(event);
+        let now = self.desk.state().ourselves();
+        // While nothing says so, we are who we were.
+        self.ourselves.send_if_modified(|known| {
+            let news = now.is_some() && *known != now;
+            if news {
+                *known = now;
+            }
+            news
+        });
     }
 }
 
@@ -125,8 +149,17 @@ impl Room for Vpc {
             Scope::Tunnel(_) => ("tunnel", WRITES),
             Scope::Record(_) => ("record", WRITES),
             Scope::Export(_) => ("export", EXCHANGE),
-            Scope::Import(_) => ("import", WRITES),
+            Scope::Import(..) => ("import", IMPORTS),
+            Scope::End(_) => ("end", EXCHANGE),
             Scope::Membership => ("membership", EXCHANGE),
+        }
+    }
+
+    /// Each member waits in a line of its own, however much another has published.
+    fn lane(scope: &Scope) -> &str {
+        match scope {
+            Scope::Import(member, _) => member.as_str(),
+            _ => "",
         }
     }
 
@@ -136,7 +169,8 @@ impl Room for Vpc {
             Scope::Tunnel(key) => self.write_tunnel(key, &term).await,
             Scope::Record(gateway) => self.write_own_record(gateway, &term).await,
             Scope::Export(name) => self.export(name, &term).await,
-            Scope::Import(key) => self.import(key, &term).await,
+            Scope::Import(_, key) => self.import(key, &term).await,
+            Scope::End(name) => self.publish_end(name, &term).await,
             Scope::Membership => self.claim_id(&term).await,
         }
     }

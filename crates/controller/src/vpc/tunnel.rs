@@ -4,6 +4,8 @@ use causeway_api::condition;
 use causeway_api::vpc::{LooseTunnel, VpcNatTunnel, parse};
 use causeway_core::ObjectKey;
 use causeway_core::condition::{Condition, Truth};
+use causeway_core::vpc::ends::PEER_AGREES;
+use causeway_core::vpc::moves::{PEER_MOVED, peer_moved};
 use causeway_core::vpc::objects::{TUNNEL_FINALIZER, Tunnel};
 use causeway_core::vpc::outcome::Trouble;
 use causeway_core::vpc::status::{self, CLEANUP_BLOCKED, Finalizer, LAST_KNOWN, READY, TunnelStatus};
@@ -75,16 +77,25 @@ impl Vpc {
     /// One event when readiness or its reason changed; coming up for the first time is no news beside the
     /// condition itself.
     fn announce_change(&self, term: &Term, tunnel: &Tunnel, wanted: &TunnelStatus) {
-        for kind in [READY, CLEANUP_BLOCKED, LAST_KNOWN] {
+        if let Some(news) = peer_moved(&tunnel.status, wanted) {
+            self.announce(term, tunnel, false, PEER_MOVED, news);
+        }
+        for kind in [READY, PEER_AGREES, CLEANUP_BLOCKED, LAST_KNOWN] {
             let (before, after) = (tunnel.status.conditions.get(kind), wanted.conditions.get(kind));
             let Some(after) = after else { continue };
             let same = before.is_some_and(|b| b.status == after.status && b.reason == after.reason);
-            let good = after.is_true() == (kind == READY);
+            let good = match kind {
+                CLEANUP_BLOCKED | LAST_KNOWN => !after.is_true(),
+                PEER_AGREES => after.status != Truth::False,
+                _ => after.is_true(),
+            };
             tracing::info!(object = %tunnel.key, condition = kind, status = %after.status, reason = after.reason, "{}", after.message);
-            let first_time_up = good && before.is_none();
+            // Of the peer's end only what is wrong, and when that is put right.
+            let was_wrong = before.is_some_and(|before| before.status == Truth::False);
+            let first_time_up = good && (before.is_none() || kind == PEER_AGREES && !was_wrong);
             // That a gateway cannot be looked at, or can again, is said once for all of its tunnels.
             let unseen = |it: Option<&Condition>| it.is_some_and(|it| it.status == Truth::Unknown);
-            let is_sight = unseen(Some(after)) || good && unseen(before);
+            let is_sight = kind == READY && (unseen(Some(after)) || good && unseen(before));
             if !same && !first_time_up && !is_sight {
                 let warning = !good && !Trouble::is_routine(&after.reason, tunnel.status.initialized);
                 self.announce(term, tunnel, warning, &after.reason, after.message.clone());

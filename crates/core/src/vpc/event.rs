@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use super::ends::End;
 use super::exchange::Record;
 use super::member::Renewal;
 use super::objects::{Eip, GatewayPod, NodeHealth, Subnet, Tunnel, Vpc, VpcGateway, Workload};
@@ -21,8 +22,10 @@ pub enum Scope {
     Record(GatewayName),
     /// A copy at the broker, by its name there.
     Export(String),
-    /// A record of another cluster, here.
-    Import(ObjectKey),
+    /// A record of another cluster, here; with the member that it is about, so that each waits in a line of its own.
+    Import(ClusterId, ObjectKey),
+    /// An end of a tunnel of ours at the broker, by its name there.
+    End(String),
     /// Our claim to our id, at the broker.
     Membership,
 }
@@ -53,6 +56,12 @@ pub enum Event {
     Records(Change<ObjectKey, Record>),
     /// Gateway records at the broker by name.
     Copies(Change<String, Record>),
+    /// The ends of tunnels that we have published at the broker, by name.
+    OwnEnds(Change<String, End>),
+    /// Those that others have published for us.
+    PeerEnds(Change<String, End>),
+    /// The broker has no ends of tunnels, or not for us.
+    NoEnds,
     /// Who goes by which id at the broker, by the name of the claim.
     Members(Change<String, Renewal>),
     /// The broker keeps no claims, or we cannot make one.

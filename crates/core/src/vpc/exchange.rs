@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::member::Standing;
+use super::naming::{copy_name, home_name, is_named_after};
 use super::objects::Peer;
 use super::state::State;
 use crate::names::{ClusterId, GatewayName, ObjectKey};
@@ -86,33 +87,37 @@ pub enum RecordTask {
 }
 
 impl Record {
-    /// The gateway it stands for. Its name must agree with its labels: `a-b` of `c` and `a` of `b-c`
-    /// share one name. A record under the VPC's name is another matter.
+    /// The gateway that a record here stands for, by its labels. Its name has to agree with them: a record under its
+    /// VPC's name is another matter.
     pub fn peer(&self) -> Option<Peer> {
-        let peer = Peer { cluster: self.cluster.clone()?, gateway: self.gateway.clone()? };
-        let cluster = self.key.name().strip_prefix(peer.gateway.as_str())?.strip_prefix('-')?;
-        (cluster == peer.cluster.as_str()).then_some(peer)
+        self.labelled().filter(|peer| is_named_after(self.key.name(), peer))
     }
 
-    /// The name of its copy at the broker: with a dot, since a name without one stops older operators.
-    pub fn copy_name(&self) -> Option<String> {
-        let Peer { cluster, gateway } = self.peer()?;
-        Some(format!("{gateway}.{cluster}"))
+    fn labelled(&self) -> Option<Peer> {
+        Some(Peer { cluster: self.cluster.clone()?, gateway: self.gateway.clone()? })
     }
 
-    /// Where a copy belongs in a member cluster: the dot of a gateway's record becomes a dash again.
-    pub fn home(&self) -> Option<ObjectKey> {
-        let namespace = self.origin_namespace.as_deref().unwrap_or(RECORD_NAMESPACE);
-        let (gateway, cluster) = (self.gateway.as_ref()?, self.cluster.as_ref()?);
-        let name = if self.is_of_gateway() { &format!("{gateway}-{cluster}") } else { self.key.name() };
-        ObjectKey::new(namespace, name).ok()
+    /// Where a copy at the broker belongs in the cluster `own`; nowhere if its member does not speak for itself, if it
+    /// is from a namespace of which nothing is brought, or if its name is neither its gateway's nor its VPC's.
+    pub fn home(&self, own: Option<&ClusterId>) -> Option<ObjectKey> {
+        let from = self.origin_namespace.as_deref().unwrap_or(RECORD_NAMESPACE);
+        let peer = self.labelled().filter(|peer| self.origin.as_ref() == Some(&peer.cluster))?;
+        let name = match &self.vpc {
+            _ if self.key.name() == copy_name(&peer) => home_name(own, &peer),
+            Some(vpc) if self.key.name() == format!("{vpc}.{}", peer.cluster) => self.key.name().into(),
+            Some(_) | None => return None,
+        };
+        ObjectKey::new(RECORD_NAMESPACE, &name).ok().filter(|_| from == RECORD_NAMESPACE)
     }
 
     /// Whether a copy is named after its gateway and cluster.
     fn is_of_gateway(&self) -> bool {
-        let (Some(gateway), Some(cluster)) = (&self.gateway, &self.cluster) else { return false };
-        self.key.name().strip_prefix(gateway.as_str()).and_then(|rest| rest.strip_prefix('.'))
-            == Some(cluster.as_str())
+        self.labelled().is_some_and(|peer| copy_name(&peer) == self.key.name())
+    }
+
+    /// The member that a record is about: in whose line it waits to be brought here.
+    pub(super) fn member(&self) -> Option<&ClusterId> {
+        self.origin.as_ref().or(self.cluster.as_ref())
     }
 
     /// The labels that we write, as they are.
@@ -180,6 +185,9 @@ pub fn own_record(state: &State, gateway: &GatewayName) -> RecordTask {
         let (external_ip, globalnet) = (located.external.to_string(), globalnet.to_string());
         RecordObject { key, external_ip, globalnet, labels }
     });
+    let is_about = |record: &Record| {
+        record.gateway.as_ref() == Some(gateway) && record.cluster.as_ref() == Some(cluster)
+    };
     // Another cluster goes by this id, or what was brought from it stands here: our id may be a slip.
     let brought = have.is_some_and(|record| record.origin.is_some());
     match state.own.standing() {
@@ -189,9 +197,8 @@ pub fn own_record(state: &State, gateway: &GatewayName) -> RecordTask {
     }
     match want {
         None if exists => RecordTask::Nothing,
-        // `a-b` of `c` and `a` of `b-c` share one name: what was brought from elsewhere gives way, and is not
-        // ours to remove here.
-        None => task(None, have.filter(|record| record.origin.is_none())),
+        // What was brought, or is about another gateway, is not ours to remove here.
+        None => task(None, have.filter(|record| record.origin.is_none() && is_about(record))),
         want => task(want, have),
     }
 }
@@ -223,12 +230,15 @@ pub fn export(state: &State, name: &str) -> RecordTask {
 /// Our record that a copy of this name stands for. Only what is in the namespace of our own records counts: who
 /// may write elsewhere must not speak for a gateway.
 fn original<'a>(state: &'a State, cluster: &ClusterId, name: &str) -> Option<&'a Record> {
-    let gateway = name.strip_suffix(cluster.as_str())?.strip_suffix('.')?;
-    let key = own_key(cluster, &gateway.parse().ok()?);
-    let record =
-        state.records.here().get(&key).filter(|_| key.namespace() != state.records.broker_namespace)?;
-    let ours = record.origin.is_none() && record.cluster.as_ref() == Some(cluster);
-    (ours && !record.deleting && record.copy_name().as_deref() == Some(name)).then_some(record)
+    let is_ours = |record: &&Record| {
+        let gateway = record.gateway.as_ref().filter(|_| record.cluster.as_ref() == Some(cluster));
+        !record.deleting && gateway.is_some_and(|gateway| own_key(cluster, gateway) == record.key)
+    };
+    let records = state.records.exported_as(name).filter(is_ours);
+    // Two gateways of ours may be spelt alike there: the one whose name it really is.
+    let best =
+        records.min_by_key(|record| record.gateway.as_ref().is_some_and(|it| it.as_str().contains('.')));
+    best.filter(|record| record.key.namespace() != state.records.broker_namespace)
 }
 
 /// Whether a record is one of ours from when we went by another id. Only our own claim to that id proves it.
@@ -264,10 +274,8 @@ pub fn import(state: &State, key: &ObjectKey) -> RecordTask {
         return RecordTask::Nothing;
     }
     let is_it = |copy: &&Record| {
-        !copy.deleting
-            && copy.origin.as_ref().is_some_and(|origin| origin != cluster)
-            && !state.own.is_former(copy.origin.as_ref())
-            && copy.cluster == copy.origin
+        let from_another = copy.origin.as_ref().is_some_and(|origin| origin != cluster);
+        from_another && !copy.deleting && !state.own.is_former(copy.origin.as_ref())
     };
     // One that stands for its gateway by name comes before one that only happens to be called so.
     let copy = state.records.copies_for(key).filter(is_it).max_by_key(|copy| copy.is_of_gateway());
@@ -278,7 +286,9 @@ pub fn import(state: &State, key: &ObjectKey) -> RecordTask {
     if have.is_some_and(|record| is_ours(record) && !mended(record)) {
         return RecordTask::Nothing;
     }
-    if copy.is_some_and(|copy| copy.unreadable.is_some()) {
+    if copy.is_some_and(|copy| copy.unreadable.is_some())
+        || have.is_some_and(|record| is_moving(state, record))
+    {
         return RecordTask::Nothing;
     }
     let want = copy.and_then(|copy| {
@@ -286,4 +296,15 @@ pub fn import(state: &State, key: &ObjectKey) -> RecordTask {
         Some(copy.moved(key.clone(), &origin, key.namespace()))
     });
     task(want, have)
+}
+
+/// Whether what is said under an earlier name is not here yet under the one that it should have: until then it stays,
+/// so that no tunnel is without it.
+fn is_moving(state: &State, record: &Record) -> bool {
+    let Some(peer) = record.peer() else { return false };
+    let home = ObjectKey::new(RECORD_NAMESPACE, &home_name(state.cluster(), &peer)).ok();
+    home.filter(|home| *home != record.key).is_some_and(|home| {
+        let is_coming = |copy: &Record| copy.is_of_gateway() && !copy.deleting && copy.unreadable.is_none();
+        state.records.copies_for(&home).any(is_coming) && !state.records.here().contains_key(&home)
+    })
 }

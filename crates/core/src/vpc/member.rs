@@ -7,7 +7,8 @@
 //!
 //! Clusters have clocks of their own. Whether a claim is renewed is therefore seen, not read: one whose time of
 //! renewal changes is alive from the moment that we saw it change. Only when a claim is seen for the first time
-//! there is nothing but its own clock.
+//! there is nothing but its own clock, and that only counts against it: a time that is yet to come is as good as now.
+//! However long a claim says that it lasts, it has to be renewed as often as anybody's ([`LONGEST`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +16,9 @@ use super::exchange;
 use super::state::State;
 use crate::names::ClusterId;
 use crate::room::Change;
+
+/// The longest that a claim counts without being renewed, in seconds: what each cluster makes its own last.
+pub const LONGEST: i64 = 360;
 
 /// Who claims which id.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,10 +73,11 @@ impl Known {
         let since = match before {
             Some(before) if before.renewed == renewed => before.since,
             Some(_) => read,
-            // A moment that is yet to come, by another clock than ours, counts as now.
-            None => renewed.min(read),
+            None => renewed,
         };
-        Self { lapsed: read.saturating_sub(since) > lasts, member, renewed, since }
+        // A moment that is yet to come, by another clock than ours or because ours was put back, counts as now.
+        let since = since.min(read);
+        Self { lapsed: read.saturating_sub(since) > lasts.min(LONGEST), member, renewed, since }
     }
 }
 
@@ -194,19 +199,25 @@ fn is_needed(state: &State, id: &ClusterId) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
-    fn read(renewed: i64, read: i64) -> Change<String, Renewal> {
+    fn read(renewed: i64, lasts: i64, read: i64) -> Change<String, Renewal> {
         let member = Member { cluster: "c1".parse().expect("an id"), uid: "theirs".into() };
-        Change::Reset([(member.name(), Renewal { member, renewed, lasts: 360, read })].into())
+        Change::Reset([(member.name(), Renewal { member, renewed, lasts, read })].into())
+    }
+
+    fn contested_for(lasts: i64, readings: &[(i64, i64)]) -> bool {
+        let us = Member { cluster: "c1".parse().expect("an id"), uid: "ours".into() };
+        let known = readings.iter().fold(Members::Unknown, |known, (renewed, at)| {
+            known.after(read(*renewed, lasts, *at)).expect("a list")
+        });
+        matches!(known.standing(Some(&us)), Standing::Contested(_))
     }
 
     fn contested(readings: &[(i64, i64)]) -> bool {
-        let us = Member { cluster: "c1".parse().expect("an id"), uid: "ours".into() };
-        let known = readings
-            .iter()
-            .fold(Members::Unknown, |known, (renewed, at)| known.after(read(*renewed, *at)).expect("a list"));
-        matches!(known.standing(Some(&us)), Standing::Contested(_))
+        contested_for(360, readings)
     }
 
     #[test]
@@ -222,5 +233,38 @@ mod tests {
         assert!(!contested(&[(100, 2000), (220, 2120), (220, 2481)]), "and then it is gone");
         assert!(!contested(&[(9000, 2000), (9000, 2361)]), "its clock is ahead, and it is gone");
         assert!(contested(&[(i64::MAX, i64::MIN)]), "no clock breaks it");
+    }
+
+    #[test]
+    fn no_claim_lasts_longer_than_anybodys_whatever_it_says() {
+        let forever = i64::from(i32::MAX);
+        for (lasts, readings, counts) in [
+            (forever, &[(1000, 1000), (1000, 1360)][..], true),
+            (forever, &[(1000, 1000), (1000, 1361)], false),
+            (forever, &[(1000, 2000)], false),
+            (forever, &[(32_472_144_000, 2000), (32_472_144_000, 2361)], false),
+            // It may be shorter, and our own clock may be put back.
+            (10, &[(1000, 1000), (1000, 1011)], false),
+            (360, &[(9000, 9000), (9000, 1000), (9000, 1361)], false),
+            (0, &[(1000, 1000), (1000, 1001)], false),
+            (-1, &[(1000, 1000)], false),
+        ] {
+            assert_eq!(contested_for(lasts, readings), counts, "{lasts} {readings:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn one_that_is_not_renewed_ends_in_time_and_no_clock_breaks_it(
+            renewed in any::<i64>(), lasts in any::<i64>(), first in 0..i64::MAX / 2, later in 0..2 * LONGEST,
+        ) {
+            let counts = contested_for(lasts, &[(renewed, first), (renewed, first + later)]);
+            prop_assert!(!counts || later <= LONGEST && later <= lasts);
+            prop_assert!(!counts || renewed.saturating_add(LONGEST) >= first + later, "its own time is over");
+            // One that is renewed all the while counts, however wrong its clock is.
+            let other = renewed.wrapping_add(1);
+            let renewed = contested_for(lasts, &[(renewed, first), (other, first + later)]);
+            prop_assert_eq!(renewed, lasts >= 0);
+        }
     }
 }

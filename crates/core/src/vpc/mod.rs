@@ -2,12 +2,13 @@
 //!
 //! Three kinds of place are kept: a gateway's network namespace ([`want`], [`have`], [`plan`]), the
 //! objects that say how far it got ([`status`]), and the records by which clusters find each other's
-//! gateways ([`exchange`], [`member`]). [`state`] takes in what the watches saw ([`event`]); [`compile`]
+//! gateways ([`exchange`], [`member`]) and compare both ends of a tunnel ([`published`], [`ends`]). [`state`] takes in what the watches saw ([`event`]); [`compile`]
 //! answers from it.
 
 pub mod action;
 mod admission;
 pub mod compile;
+pub mod ends;
 pub mod event;
 pub mod exchange;
 mod gateways;
@@ -15,14 +16,18 @@ pub mod have;
 mod index;
 pub mod member;
 pub mod model;
+pub mod moves;
+pub mod naming;
 pub mod nodes;
 pub mod objects;
 pub mod outcome;
 mod own;
 pub mod plan;
+pub mod published;
 mod ranges;
 pub mod reach;
 mod records;
+pub mod shares;
 pub mod state;
 pub mod status;
 pub mod trouble;

@@ -7,7 +7,7 @@ use super::have::{Have, Holding, NatRule, Route};
 use super::plan::{Plan, Refused, plan_after};
 use super::want::{TunnelWant, Want};
 use super::{LAN_LINK, UNDERLAY_LINK};
-use crate::names::ObjectKey;
+use crate::names::{LinkName, ObjectKey};
 
 pub use super::trouble::{Claim, Trouble};
 
@@ -42,6 +42,8 @@ pub struct Visit {
     pub shared: Shared,
     /// What keeps the gateway from passing packets on, if anything is seen to.
     pub dropped: Option<String>,
+    /// The MTU of each tunnel's link that is there.
+    pub mtus: BTreeMap<ObjectKey, u32>,
 }
 
 /// What the tunnels of a gateway share, as far as it stands.
@@ -154,7 +156,11 @@ pub fn judge(want: &Want, planned: &Plan, failures: &BTreeMap<usize, Trouble>, n
         let why = unclamped.trouble(&tunnel.owner)?;
         Some((tunnel.owner.clone(), why.to_string()))
     });
+    let mtu = |(link, tunnel): (&LinkName, &TunnelWant)| {
+        Some((tunnel.owner.clone(), now.links.get(link.as_str())?.mtu))
+    };
     Visit {
+        mtus: want.tunnels.iter().filter_map(mtu).collect(),
         tunnels: want.tunnels.values().map(verdict).collect(),
         holding: now.holding(),
         arp_off: now.links.get(UNDERLAY_LINK).is_some_and(|link| link.arp_off),
@@ -273,6 +279,7 @@ pub struct Finding<'a> {
     arp_off: bool,
     dropped: Option<&'a String>,
     unclamped: Option<&'a String>,
+    mtu: Option<u32>,
 }
 
 impl Outcome {
@@ -286,6 +293,7 @@ impl Outcome {
             arp_off: visit.is_ok_and(|visit| visit.arp_off),
             dropped: visit.ok().and_then(|visit| visit.dropped.as_ref()),
             unclamped: visit.ok().and_then(|visit| visit.unclamped.get(key)),
+            mtu: visit.ok().and_then(|visit| visit.mtus.get(key)).copied(),
         }
     }
 }

@@ -21,6 +21,8 @@ pub struct Given {
     pub within: Option<Ipv4Cidr>,
     /// Whether a tunnel must be in a namespace of its gateway's VPC.
     pub restrict_namespaces: bool,
+    /// How many records of each other cluster are brought here, where not as many as usual.
+    pub records_per_member: Option<usize>,
 }
 
 /// What is given and observed of ourselves, and what follows from it.

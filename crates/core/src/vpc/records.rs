@@ -1,12 +1,15 @@
 //! The gateway records that are known: those in this cluster and the copies at the broker.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use super::exchange::{RECORD_NAMESPACE, Record, own_key};
 use super::index::Groups;
+use super::naming::copy_name;
 use super::objects::Peer;
 use super::outcome::Trouble;
+use super::shares::Shares;
+use super::trouble::Absence;
 use crate::names::{ClusterId, GatewayName, Ipv4Cidr, ObjectKey};
 use crate::room::Change;
 
@@ -15,20 +18,56 @@ use crate::room::Change;
 pub(super) struct Records {
     /// Where the broker keeps the copies; what lies there is never exported again.
     pub(super) broker_namespace: String,
+    /// Our cluster's id, once known: what is brought here is named apart from what is our own.
+    own: Option<ClusterId>,
     here: BTreeMap<ObjectKey, Record>,
     /// Absent until the broker's first full list.
     copies: Option<BTreeMap<String, Record>>,
-    /// Where the record of a peer is.
+    /// Where the records of a peer are.
     peers: Groups<Peer, ObjectKey>,
     /// Those that nobody brought here, by the gateway that they are about.
     written_here: Groups<GatewayName, ObjectKey>,
+    /// The same by what their copies at the broker would be called.
+    exported: Groups<String, ObjectKey>,
     /// The copies by where they belong here.
     homes: Groups<ObjectKey, String>,
+    /// How many of each member's copies are brought here.
+    shares: Shares,
+    /// The peers that were known when the broker was last seen to lose all it had.
+    emptied: BTreeSet<Peer>,
 }
 
 type Changed<K> = Vec<(K, Option<Record>, Option<Record>)>;
 
 impl Records {
+    pub(super) fn new(per_member: Option<usize>) -> Self {
+        Self { shares: Shares::new(per_member), ..Self::default() }
+    }
+
+    /// Follows our cluster's id.
+    pub(super) fn know_own(&mut self, own: Option<&ClusterId>) {
+        if self.own.as_ref() == own {
+            return;
+        }
+        self.own = own.cloned();
+        self.homes = Groups::default();
+        for copy in self.copies.iter().flat_map(BTreeMap::values) {
+            if let Some(home) = copy.home(own) {
+                self.homes.insert(&home, copy.key.name().into());
+            }
+        }
+    }
+
+    /// Our cluster's id, once known.
+    pub(super) fn own(&self) -> Option<&ClusterId> {
+        self.own.as_ref()
+    }
+
+    /// The members that have published more than is brought here, and how much more.
+    pub(super) fn exceeded(&self) -> impl Iterator<Item = (&ClusterId, usize)> {
+        self.shares.exceeded().filter(|(member, _)| Some(*member) != self.own.as_ref())
+    }
+
     /// The records in this cluster.
     pub(super) fn here(&self) -> &BTreeMap<ObjectKey, Record> {
         &self.here
@@ -39,9 +78,24 @@ impl Records {
         self.copies.as_ref()
     }
 
-    /// The copies that belong under a key here.
+    /// The copies that belong under a key here, of each member only so many as are brought.
     pub(super) fn copies_for(&self, home: &ObjectKey) -> impl Iterator<Item = &Record> {
-        self.homes.of(home).filter_map(|name| self.copies.as_ref()?.get(name))
+        let copies = self.homes.of(home).filter_map(|name| self.copies.as_ref()?.get(name));
+        copies.filter(|copy| self.is_taken(copy))
+    }
+
+    fn is_taken(&self, copy: &Record) -> bool {
+        copy.origin.as_ref().is_some_and(|member| self.shares.takes(member, copy.key.name()))
+    }
+
+    /// The records about a peer.
+    pub(super) fn about(&self, peer: &Peer) -> impl Iterator<Item = &Record> {
+        self.peers.of(peer).filter_map(|key| self.here.get(key))
+    }
+
+    /// The records that nobody brought here and whose copy at the broker would have this name.
+    pub(super) fn exported_as(&self, copy: &str) -> impl Iterator<Item = &Record> {
+        self.exported.of(copy).filter_map(|key| self.here.get(key))
     }
 
     pub(super) fn take(&mut self, event: Change<ObjectKey, Record>) -> Changed<ObjectKey> {
@@ -51,12 +105,15 @@ impl Records {
                 self.peers.remove(&peer, key);
                 if record.origin.is_none() {
                     self.written_here.remove(&peer.gateway, key);
+                    self.exported.remove(&copy_name(&peer), key);
                 }
             }
             if let Some((record, peer)) = new.as_ref().and_then(|record| Some((record, record.peer()?))) {
                 self.peers.insert(&peer, key.clone());
+                self.emptied.remove(&peer);
                 if record.origin.is_none() {
                     self.written_here.insert(&peer.gateway, key.clone());
+                    self.exported.insert(&copy_name(&peer), key.clone());
                 }
             }
         }
@@ -64,28 +121,44 @@ impl Records {
     }
 
     /// The records about a gateway that nobody brought here: ours, whatever cluster they name.
-    pub(super) fn written_here(&self, gateway: &GatewayName) -> impl Iterator<Item = &ObjectKey> {
-        self.written_here.of(gateway)
+    pub(super) fn written_here(&self, gateway: &GatewayName) -> impl Iterator<Item = &Record> {
+        self.written_here.of(gateway).filter_map(|key| self.here.get(key))
     }
 
     /// Takes in what was seen at the broker. Before its first full list that is nothing: what comes then comes late
-    /// from another one.
-    pub(super) fn take_copies(&mut self, event: Change<String, Record>) -> Changed<String> {
+    /// from another one. Beside what differs it gives the copies that are brought here, or no longer, because of it.
+    pub(super) fn take_copies(&mut self, event: Change<String, Record>) -> (Changed<String>, Vec<Record>) {
         let copies = match (&mut self.copies, &event) {
             (Some(copies), _) => copies,
             (None, Change::Reset(_)) => self.copies.insert(BTreeMap::new()),
-            (None, Change::Put(..) | Change::Gone(_)) => return Vec::new(),
+            (None, Change::Put(..) | Change::Gone(_)) => return Default::default(),
         };
+        let had_any = !copies.is_empty();
         let changed = event.carry_out(copies);
+        if had_any && copies.is_empty() {
+            let brought = self.here.values().filter(|record| record.origin.is_some());
+            self.emptied.extend(brought.filter_map(Record::peer));
+        }
+        let mut moved = BTreeSet::new();
         for (name, old, new) in &changed {
-            if let Some(home) = old.as_ref().and_then(Record::home) {
-                self.homes.remove(&home, name);
+            let own = self.own.as_ref();
+            let place = |copy: &Record| Some((copy.home(own)?, copy.origin.clone()?));
+            let (old, new) = (old.as_ref().and_then(place), new.as_ref().and_then(place));
+            if old == new {
+                continue;
             }
-            if let Some(home) = new.as_ref().and_then(Record::home) {
+            if let Some((home, member)) = old {
+                self.homes.remove(&home, name);
+                moved.extend(self.shares.remove(&member, name));
+            }
+            if let Some((home, member)) = new {
                 self.homes.insert(&home, name.clone());
+                moved.extend(self.shares.insert(&member, name));
             }
         }
-        changed
+        let copies = self.copies.as_ref();
+        let moved = moved.iter().filter_map(|name| copies?.get(name).cloned()).collect();
+        (changed, moved)
     }
 
     /// Another broker, or the same one anew: its copies are not known yet.
@@ -93,6 +166,8 @@ impl Records {
         self.broker_namespace = namespace;
         self.copies = None;
         self.homes = Groups::default();
+        self.shares.clear();
+        self.emptied.clear();
     }
 
     /// The address that our record of a gateway gives to others.
@@ -105,14 +180,16 @@ impl Records {
     /// may write elsewhere must not speak for a gateway.
     pub(super) fn find(&self, peer: &Peer) -> Result<(Ipv4Addr, Ipv4Cidr), Trouble> {
         let invalid = |why: String| Trouble::PeerInvalid { peer: peer.clone(), why };
-        let records =
-            || self.peers.of(peer).filter_map(|key| self.here.get(key)).filter(|record| !record.deleting);
-        let Some(record) = records().find(|record| record.key.namespace() == RECORD_NAMESPACE) else {
+        let records = || self.about(peer).filter(|record| !record.deleting);
+        let here = records().filter(|record| record.key.namespace() == RECORD_NAMESPACE);
+        // One that people wrote comes before one that was brought; of those the longer name is the clearer one.
+        let best = here.max_by_key(|record| (record.origin.is_none(), record.key.name().len()));
+        let Some(record) = best else {
             return Err(match records().next() {
                 Some(Record { key, .. }) => {
                     invalid(format!("it is {key}, and only records in namespace {RECORD_NAMESPACE} count"))
                 }
-                None => Trouble::PeerUnknown(peer.clone()),
+                None => Trouble::PeerUnknown(peer.clone(), self.absence(peer)),
             });
         };
         if let Some(why) = &record.unreadable {
@@ -125,5 +202,19 @@ impl Records {
         let range =
             record.globalnet.parse().map_err(|_| invalid(format!("globalnetcidr `{}`", record.globalnet)))?;
         Ok((address, range))
+    }
+
+    /// Why there is no record of a peer.
+    fn absence(&self, peer: &Peer) -> Absence {
+        let copy = self.copies.as_ref().and_then(|copies| copies.get(&copy_name(peer)));
+        let is_theirs = |copy: &&Record| copy.origin.as_ref() == Some(&peer.cluster);
+        match copy.filter(is_theirs) {
+            Some(copy) if copy.home(self.own.as_ref()).is_some() && !self.is_taken(copy) => {
+                Absence::TooMany(self.shares.limit())
+            }
+            Some(_) => Absence::NotPublished,
+            None if self.emptied.contains(peer) => Absence::BrokerEmptied,
+            None => Absence::NotPublished,
+        }
     }
 }

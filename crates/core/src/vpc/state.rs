@@ -11,15 +11,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use self::records::exchanged;
 use super::admission::Admission;
 use super::compile;
 use super::event::{Event, Scope};
 use super::gateways::Gateways;
-use super::member::{Members, Standing};
+use super::member::{Member, Members, Standing};
 use super::objects::{StaticRoute, Tunnel, Vpc};
 use super::outcome::{Outcome, Trouble};
 use super::own::Own;
+use super::published::Published;
 use super::ranges::Ranges;
 use super::reach::{Reach, Reaches};
 use super::records::Records;
@@ -28,6 +28,7 @@ use super::tunnels::Tunnels;
 use super::visits::Visits;
 use crate::names::{ClusterId, GatewayName, Ipv4Cidr, ObjectKey};
 
+mod ends;
 mod gateways;
 mod records;
 mod tunnels;
@@ -48,6 +49,7 @@ pub struct State {
     pub(super) records: Records,
     /// Which cluster claims which addresses; follows from the records and from what Submariner says.
     ranges: Ranges,
+    pub(super) ends: Published,
     pub(super) visits: Visits,
     pub(super) reaches: Reaches,
     /// Which tunnels of a gateway may be built; follows from all of the above.
@@ -59,7 +61,10 @@ type Touched = BTreeSet<Scope>;
 impl State {
     /// An empty memory.
     pub fn new(given: Given) -> Self {
-        Self { own: Own::new(given), ..Self::default() }
+        let mut records = Records::new(given.records_per_member);
+        let own = Own::new(given);
+        records.know_own(own.cluster());
+        Self { own, records, ..Self::default() }
     }
 
     /// The number of events so far.
@@ -111,6 +116,16 @@ impl State {
     /// Our cluster's id, once known.
     pub fn cluster(&self) -> Option<&ClusterId> {
         self.own.cluster()
+    }
+
+    /// Our claim to our id, once both are known.
+    pub fn ourselves(&self) -> Option<Member> {
+        self.own.ourselves()
+    }
+
+    /// The members that have published more records than are brought here, and how many more.
+    pub fn exceeding_members(&self) -> impl Iterator<Item = (&ClusterId, usize)> {
+        self.records.exceeded()
     }
 
     /// Which tunnels of a gateway may be built.
@@ -186,6 +201,9 @@ impl State {
             Event::Vpcs(event) => self.apply_vpcs(event),
             Event::Records(event) => self.apply_records(event),
             Event::Copies(event) => self.apply_copies(event),
+            Event::OwnEnds(event) => self.apply_own_ends(event),
+            Event::PeerEnds(event) => self.apply_peer_ends(event),
+            Event::NoEnds => self.forget_ends(),
             Event::Members(event) => match self.own.members.after(event) {
                 Some(members) => self.apply_members(members),
                 None => Touched::new(),
@@ -196,6 +214,7 @@ impl State {
             Event::Identity(cluster) => self.set(|own| &mut own.identity, cluster),
             Event::Joining(namespace) => {
                 self.records.join(namespace);
+                self.ends = Published::default();
                 self.own.members = Members::Unknown;
                 self.around_us()
             }
@@ -235,6 +254,7 @@ impl State {
     /// After a change of what every tunnel rests on.
     fn around_us(&mut self) -> Touched {
         self.own.work_out();
+        self.records.know_own(self.own.cluster());
         self.work_out_gateways();
         self.admit_all();
         self.everything()
@@ -249,9 +269,11 @@ impl State {
             .chain([Scope::Membership])
             .collect();
         let records = self.records.here().values();
-        touched.extend(records.clone().flat_map(exchanged));
+        touched.extend(records.clone().flat_map(|record| self.around_record(record)));
         touched.extend(records.filter_map(|record| record.gateway.clone().map(Scope::Record)));
-        touched.extend(self.records.copies().into_iter().flat_map(BTreeMap::values).flat_map(exchanged));
+        let copies = self.records.copies().into_iter().flat_map(BTreeMap::values);
+        touched.extend(copies.flat_map(|copy| self.around_copy(copy)));
+        touched.extend(self.all_own_ends());
         touched
     }
 }

@@ -1,6 +1,7 @@
 //! What a tunnel object says of itself, as values; writing it is somebody else's job.
 
 use super::compile;
+use super::ends;
 use super::gateways::Located;
 use super::objects::{Ends, Tunnel};
 use super::outcome::Trouble;
@@ -143,6 +144,7 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
             Ends::ByVpc { cluster, remote, .. } => format!("{cluster}/{remote}"),
         });
     }
+    ends::set_condition(&mut status, state, tunnel);
     match verdict {
         compile::Verdict::Up { want, gateway, located, arp_off, dropped, reach, doubt, unclamped } => {
             fill(&mut status, state, want, gateway, located, doubt.is_some());

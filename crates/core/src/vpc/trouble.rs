@@ -76,9 +76,9 @@ pub enum Trouble {
     /// The gateway lacks an annotation or the like.
     #[error("{0}")]
     GatewayIncomplete(String),
-    /// No record of the peer has arrived.
-    #[error("cluster {} has published no gateway {}: is the name right, is the gateway ready there, and is that cluster joined to the broker?", .0.cluster, .0.gateway)]
-    PeerUnknown(Peer),
+    /// No record of the peer is here.
+    #[error("{}", absent(.0, *.1))]
+    PeerUnknown(Peer, Absence),
     /// The peer's record makes no sense.
     #[error("the record of gateway {peer} cannot be used: {why}")]
     PeerInvalid {
@@ -148,6 +148,32 @@ pub enum Trouble {
     CommandFailed(String),
 }
 
+/// Why there is no record of a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absence {
+    /// Its cluster has published none, as far as is known.
+    NotPublished,
+    /// The broker lost it, with everything else that it had.
+    BrokerEmptied,
+    /// Its cluster has published more than this many, and only so many are brought here.
+    TooMany(usize),
+}
+
+fn absent(peer: &Peer, absence: Absence) -> String {
+    let Peer { cluster, gateway } = peer;
+    match absence {
+        Absence::NotPublished => format!(
+            "cluster {cluster} has published no gateway {gateway}: is the name right, is the gateway ready there, and is that cluster joined to the broker? What the tunnel had stays as it is"
+        ),
+        Absence::BrokerEmptied => format!(
+            "the broker lost the record of gateway {peer} and all others at once, as when its namespace is deleted; what the tunnel had stays as it is, and cluster {cluster} publishes anew as soon as it can write there"
+        ),
+        Absence::TooMany(limit) => format!(
+            "cluster {cluster} has published gateway {gateway}, but more than {limit} records, and only the first {limit} by name are brought here (--records-per-member); what the tunnel had stays as it is"
+        ),
+    }
+}
+
 fn in_the_way(problem: &Problem) -> String {
     match problem {
         Problem::NameTaken { link } => {
@@ -180,7 +206,7 @@ impl Trouble {
             Self::GatewayNotRunning { .. } => "GatewayNotRunning",
             Self::GatewayLost { .. } => "GatewayLost",
             Self::GatewayIncomplete(_) => "GatewayIncomplete",
-            Self::PeerUnknown(_) => "PeerUnknown",
+            Self::PeerUnknown(..) => "PeerUnknown",
             Self::PeerInvalid { .. } => "PeerInvalid",
             Self::RangeOverlap { .. } => "RangeOverlap",
             Self::ClustersOverlap { .. } => "ClustersOverlap",
@@ -222,7 +248,7 @@ impl Trouble {
             self,
             Self::ClusterIncomplete(_)
                 | Self::ClusterIdTaken { .. }
-                | Self::PeerUnknown(_)
+                | Self::PeerUnknown(..)
                 | Self::PeerInvalid { .. }
                 | Self::RangeOverlap { .. }
                 | Self::ClustersOverlap { .. }
@@ -241,7 +267,7 @@ impl Trouble {
             | Self::ClusterIncomplete(_)
             | Self::ClusterIdTaken { .. }
             | Self::GatewayIncomplete(_)
-            | Self::PeerUnknown(_)
+            | Self::PeerUnknown(..)
             | Self::PeerInvalid { .. } => true,
             Self::NotYetSupported
             | Self::GatewayNotFound(_)
@@ -269,7 +295,7 @@ mod tests {
     fn what_happens_on_an_ordinary_day_is_no_alarm() {
         let peer = Peer { cluster: "c2".parse().expect("an id"), gateway: "gw1".parse().expect("a name") };
         let gateway = peer.gateway.clone();
-        let awaited = Trouble::PeerUnknown(peer);
+        let awaited = Trouble::PeerUnknown(peer, Absence::NotPublished);
         let replaced = Trouble::GatewayNotRunning { gateway: gateway.clone(), why: "it has no pod".into() };
         let lost = Trouble::GatewayLost { gateway, node: "node1".into() };
         let refused = Trouble::ExecRefused("forbidden".into());

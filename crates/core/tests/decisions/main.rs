@@ -2,6 +2,7 @@
 
 mod addresses;
 mod claims;
+mod ends;
 mod pods;
 mod reach;
 mod records;

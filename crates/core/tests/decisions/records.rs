@@ -4,9 +4,9 @@ use causeway_core::vpc::exchange::{self, Record, RecordTask};
 use causeway_core::vpc::member::{Member, MembershipTask, Renewal, membership};
 use causeway_core::vpc::objects::Workload;
 use causeway_core::vpc::status::READY;
-use causeway_core::vpc::{Change, Event, Scope};
+use causeway_core::vpc::{Change, Event, Given, Scope, TunnelKind};
 
-use crate::world::{World, key};
+use crate::world::{World, key, set};
 
 #[test]
 fn a_ready_gateway_is_published_and_a_restart_keeps_its_record() {
@@ -193,7 +193,8 @@ fn a_slip_is_mended_as_soon_as_the_gateway_that_it_leads_to_is_ready() {
         |ready| world.state.apply(Event::StatefulSets(Change::Put("gw1".into(), workload(ready))));
     scaled(false);
     let touched = scaled(true);
-    assert!(touched.contains(&Scope::Import(slip.clone())), "{touched:?}");
+    let member = "cluster2".parse().expect("an id");
+    assert!(touched.contains(&Scope::Import(member, slip.clone())), "{touched:?}");
     assert!(matches!(exchange::import(&world.state, &slip), RecordTask::Update { .. }));
 }
 
@@ -324,4 +325,128 @@ fn an_id_that_cannot_be_one_is_refused_with_a_sentence() {
     let ready = status.conditions.get(READY).expect("it is set");
     assert_eq!(ready.reason, "ClusterIncomplete");
     assert!(ready.message.contains(&long) && ready.message.contains("63"), "{}", ready.message);
+}
+
+/// Writes what an import asks for, as the watch shows it afterwards.
+fn bring(world: &mut World, home: &str) -> RecordTask {
+    let task = exchange::import(&world.state, &key(home));
+    match &task {
+        RecordTask::Create(object) | RecordTask::Update { object, .. } => world.take_in(object),
+        RecordTask::Delete(gone, _) => drop(world.state.apply(Event::Records(Change::Gone(gone.clone())))),
+        RecordTask::Nothing => {}
+    }
+    task
+}
+
+/// `a-b/gw1` and `b/gw1-a`: joined by dashes they are called the same.
+#[test]
+fn two_members_whose_names_could_be_one_both_work_and_neither_unseats_the_other() {
+    let homes = ["kube-system/gw1-a-b", "kube-system/gw1--a-b"];
+    let mut world = World::new();
+    world.empty_broker();
+    world.tunnel("ns1/one", |tunnel| set(tunnel, TunnelKind::Vxlan { vni: 1, port: 4789 }, "a-b/gw1"));
+    world.tunnel("ns1/other", |tunnel| set(tunnel, TunnelKind::Vxlan { vni: 2, port: 4789 }, "b/gw1-a"));
+    world.copy("a-b/gw1", "172.50.16.41");
+    world.copy("b/gw1-a", "172.50.16.51");
+    for home in homes {
+        assert!(matches!(bring(&mut world, home), RecordTask::Create(..)), "{home}");
+    }
+    for home in homes {
+        assert_eq!(bring(&mut world, home), RecordTask::Nothing, "{home}");
+    }
+    let leads_to = |world: &World| {
+        let want = world.want("gw1");
+        want.tunnels.values().map(|tunnel| tunnel.remote.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(leads_to(&world), ["172.50.16.41"], "both have one range here, and the older tunnel has it");
+    world.state.apply(Event::Copies(Change::Gone("gw1.a-b".into())));
+    for home in homes {
+        bring(&mut world, home);
+    }
+    assert_eq!(world.reason("ns1/one"), "PeerUnknown");
+    assert_eq!(leads_to(&world), ["172.50.16.51"], "the other stays when the first goes");
+}
+
+#[test]
+fn what_was_brought_under_an_earlier_name_goes_when_it_is_here_under_its_own() {
+    let mut world = World::new();
+    world.empty_broker();
+    world.tunnel("ns1/demo", |tunnel| set(tunnel, TunnelKind::Vxlan { vni: 1, port: 4789 }, "b/gw1-a"));
+    world.copy("b/gw1-a", "172.50.16.51");
+    let RecordTask::Create(mut record) = exchange::import(&world.state, &key("kube-system/gw1--a-b")) else {
+        panic!("an import")
+    };
+    record.key = key("kube-system/gw1-a-b");
+    world.take_in(&record);
+    let is_known = |world: &World| !world.want("gw1").tunnels.is_empty();
+    assert!(is_known(&world), "it counts under its earlier name");
+    assert_eq!(bring(&mut world, "kube-system/gw1-a-b"), RecordTask::Nothing, "not before the other is here");
+    assert!(matches!(bring(&mut world, "kube-system/gw1--a-b"), RecordTask::Create(..)));
+    assert!(matches!(bring(&mut world, "kube-system/gw1-a-b"), RecordTask::Delete(..)));
+    assert!(is_known(&world), "and never was it unknown");
+}
+
+#[test]
+fn so_many_records_of_a_member_are_brought_and_the_rest_says_why_not() {
+    let mut world = World::given(Given { records_per_member: Some(2), ..Given::default() });
+    world.empty_broker();
+    world.tunnel("ns1/demo", |tunnel| set(tunnel, TunnelKind::Vxlan { vni: 1, port: 4789 }, "flood/gw3"));
+    world.copy("cluster4/gw9", "172.50.16.41");
+    for number in [3, 2, 1] {
+        world.copy(&format!("flood/gw{number}"), "172.50.16.61");
+    }
+    let exceeding: Vec<(String, usize)> =
+        world.state.exceeding_members().map(|(member, more)| (member.to_string(), more)).collect();
+    assert_eq!(exceeding, [("flood".to_owned(), 1)]);
+    for (home, comes) in
+        [("gw1-flood", true), ("gw2-flood", true), ("gw3-flood", false), ("gw9-cluster4", true)]
+    {
+        let task = exchange::import(&world.state, &key(&format!("kube-system/{home}")));
+        assert_eq!(matches!(task, RecordTask::Create(..)), comes, "{home}");
+    }
+    let status = world.status("ns1/demo").expect("a status");
+    let message = &status.conditions.get(READY).expect("it is set").message;
+    assert!(
+        message.contains("only the first 2 by name") && message.contains("--records-per-member"),
+        "{message}"
+    );
+    let touched = world.state.apply(Event::Copies(Change::Gone("gw1.flood".into())));
+    let third = Scope::Import("flood".parse().expect("an id"), key("kube-system/gw3-flood"));
+    assert!(touched.contains(&third), "{touched:?}");
+    assert!(matches!(bring(&mut world, "kube-system/gw3-flood"), RecordTask::Create(..)));
+    assert_ne!(world.reason("ns1/demo"), "PeerUnknown");
+}
+
+#[test]
+fn a_broker_that_lost_everything_is_told_from_a_peer_that_left() {
+    let mut world = World::new();
+    world.tunnel("ns1/demo", |_| {});
+    world.empty_broker();
+    for peer in ["cluster2/gw1", "cluster2/gw2", "cluster3/gw1"] {
+        world.copy(peer, "172.50.16.21");
+    }
+    let leaves = |world: &mut World| {
+        world.state.apply(Event::Copies(Change::Gone("gw1.cluster2".into())));
+        bring(world, "kube-system/gw1-cluster2");
+        let status = world.status("ns1/demo").expect("a status");
+        status.conditions.get(READY).expect("it is set").message.clone()
+    };
+    let message = leaves(&mut world);
+    assert!(
+        message.contains("has published no gateway gw1") && message.contains("stays as it is"),
+        "{message}"
+    );
+    world.copy("cluster2/gw1", "172.50.16.21");
+    bring(&mut world, "kube-system/gw1-cluster2");
+    world.empty_broker();
+    let message = leaves(&mut world);
+    for words in
+        ["the broker lost the record of gateway cluster2/gw1", "namespace is deleted", "stays as it is"]
+    {
+        assert!(message.contains(words), "{message}");
+    }
+    world.copy("cluster2/gw1", "172.50.16.21");
+    bring(&mut world, "kube-system/gw1-cluster2");
+    world.visit("gw1");
+    assert_eq!(world.reason("ns1/demo"), "Up");
 }

@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use causeway_core::vpc::compile::{self, GatewayTask};
 use causeway_core::vpc::exchange::{RECORD_NAMESPACE, Record, RecordObject};
 use causeway_core::vpc::member::{Member, Renewal};
+use causeway_core::vpc::naming::{copy_name, home_name};
 use causeway_core::vpc::objects::{
     Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, TUNNEL_FINALIZER, Tunnel, TunnelSpec, Vpc, Workload,
 };
@@ -156,7 +157,8 @@ impl World {
 
     /// Takes an imported record in.
     pub(crate) fn record(&mut self, of: &str, address: &str, range: &str) {
-        self.put_record(Self::facts(of, RECORD_NAMESPACE, '-', address, range));
+        let name = home_name(Some(&"cluster1".parse().expect("id")), &peer(of));
+        self.put_record(Self::facts(of, RECORD_NAMESPACE, &name, address, range));
     }
 
     /// Takes the claims at the broker in: cluster and uid.
@@ -175,15 +177,16 @@ impl World {
 
     /// The same of a record that is in another namespace at home.
     pub(crate) fn copy_from(&mut self, namespace: &str, of: &str, address: &str) {
-        let mut copy = Self::facts(of, "submariner-k8s-broker", '.', address, "242.9.0.0/16");
+        let mut copy =
+            Self::facts(of, "submariner-k8s-broker", &copy_name(&peer(of)), address, "242.9.0.0/16");
         copy.origin_namespace = Some(namespace.into());
         self.state.apply(Event::Copies(Change::Put(copy.key.name().into(), copy)));
     }
 
-    fn facts(of: &str, namespace: &str, separator: char, address: &str, range: &str) -> Record {
+    fn facts(of: &str, namespace: &str, name: &str, address: &str, range: &str) -> Record {
         let Peer { cluster, gateway } = peer(of);
         Record {
-            key: ObjectKey::new(namespace, &format!("{gateway}{separator}{cluster}")).expect("a key"),
+            key: ObjectKey::new(namespace, name).expect("a key"),
             resource_version: "1".into(),
             external_ip: address.into(),
             globalnet: range.into(),

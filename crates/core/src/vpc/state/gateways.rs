@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
+use super::records::import_of;
 use super::{State, Touched};
 use crate::names::{GatewayName, ObjectKey};
 use crate::room::Change;
@@ -44,7 +45,7 @@ impl State {
         }
         let mut touched = Touched::from([Scope::Record(name.clone()), Scope::Gateway(name.clone())]);
         // One that names another cluster is a slip of ours if it leads to where this gateway is.
-        touched.extend(self.records.written_here(name).cloned().map(Scope::Import));
+        touched.extend(self.records.written_here(name).filter_map(import_of));
         let build =
             |gateway: &Option<Gateway>| gateway.as_ref().map(|it| (it.pod.clone(), it.located.clone()));
         if build(&old) != build(&new) {
@@ -125,7 +126,10 @@ impl State {
         let differs = |key: &&ObjectKey| {
             old.as_ref().map(|outcome| outcome.of(key)) != new.map(|outcome| outcome.of(key))
         };
-        touched.extend(self.tunnels.on(&gateway).filter(differs).cloned().map(Scope::Tunnel));
+        for key in self.tunnels.on(&gateway).filter(differs) {
+            touched.extend(self.own_end(key));
+            touched.insert(Scope::Tunnel(key.clone()));
+        }
         touched.extend(self.leaving(&gateway));
         let clean = |outcome: &Outcome| compile::is_clean(outcome, self.tunnels.unreadable());
         if !serves && old.as_ref().is_some_and(clean) && !new.is_some_and(clean) {

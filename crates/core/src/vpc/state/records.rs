@@ -8,6 +8,8 @@ use crate::room::Change;
 use crate::vpc::event::Scope;
 use crate::vpc::exchange::Record;
 use crate::vpc::member::Members;
+use crate::vpc::naming::copy_name;
+use crate::vpc::objects::Peer;
 use crate::vpc::own::Own;
 use crate::vpc::ranges::{self, Claimed};
 use crate::vpc::tunnels::gateway_of;
@@ -15,28 +17,23 @@ use crate::vpc::tunnels::gateway_of;
 impl State {
     pub(super) fn apply_records(&mut self, event: Change<ObjectKey, Record>) -> Touched {
         let mut touched = Touched::new();
-        let mut concerned: BTreeMap<GatewayName, BTreeSet<ObjectKey>> = BTreeMap::new();
-        let (mut ours, mut claimed) = (BTreeSet::new(), Vec::new());
+        let (mut ours, mut peers, mut claimed) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         for (_, old, new) in self.records.take(event) {
             let claim = |record: &Option<Record>| record.as_ref().and_then(ranges::of_record);
             claimed.extend(self.ranges.take(claim(&old), claim(&new)));
             for record in [old, new].into_iter().flatten() {
                 ours.extend(record.gateway.clone().filter(|_| record.origin.is_none()));
-                touched.extend(exchanged(&record));
+                touched.extend(self.around_record(&record));
                 touched.extend(record.gateway.clone().map(Scope::Record));
                 touched.extend(self.own.is_former(record.cluster.as_ref()).then_some(Scope::Membership));
-                let Some(peer) = record.peer() else { continue };
-                for key in self.tunnels.to(&peer) {
-                    let Some(gateway) = self.tunnels.get(key).and_then(gateway_of) else { continue };
-                    concerned.entry(gateway.clone()).or_default().insert(key.clone());
-                }
+                peers.extend(record.peer());
             }
         }
         for name in ours {
             touched.extend(self.around_gateway(&name));
         }
         touched.extend(self.around_ranges(&claimed));
-        touched.extend(self.readmit(concerned));
+        touched.extend(self.around_peers(&peers));
         touched
     }
 
@@ -49,17 +46,44 @@ impl State {
                 others.cloned().collect::<Vec<_>>()
             })
             .collect();
-        let mut concerned: BTreeMap<GatewayName, BTreeSet<ObjectKey>> = BTreeMap::new();
-        for key in clusters.iter().flat_map(|cluster| self.tunnels.to_cluster(cluster)) {
-            if let Some(gateway) = self.tunnels.get(key).and_then(gateway_of) {
-                concerned.entry(gateway.clone()).or_default().insert(key.clone());
-            }
-        }
-        self.readmit(concerned)
+        let keys: BTreeSet<ObjectKey> =
+            clusters.iter().flat_map(|cluster| self.tunnels.to_cluster(cluster)).cloned().collect();
+        self.readmit(keys)
     }
 
-    /// Decides some tunnels anew.
-    fn readmit(&mut self, concerned: BTreeMap<GatewayName, BTreeSet<ObjectKey>>) -> Touched {
+    pub(super) fn apply_copies(&mut self, event: Change<String, Record>) -> Touched {
+        let first = self.records.copies().is_none();
+        let (changed, moved) = self.records.take_copies(event);
+        let mut touched = Touched::new();
+        let mut peers = BTreeSet::new();
+        for copy in changed.into_iter().flat_map(|(_, old, new)| [old, new]).flatten().chain(moved) {
+            touched.extend(self.around_copy(&copy));
+            touched.extend(self.own.is_former(copy.origin.as_ref()).then_some(Scope::Membership));
+            let (cluster, gateway) = (copy.cluster, copy.gateway);
+            peers.extend(cluster.zip(gateway).map(|(cluster, gateway)| Peer { cluster, gateway }));
+        }
+        // Why a peer is not known may be another reason now.
+        touched.extend(self.around_peers(&peers));
+        if first && self.records.copies().is_some() {
+            // Before the first list nothing could be exported nor swept.
+            touched.extend(self.everything());
+        }
+        touched
+    }
+
+    /// The tunnels to peers of which something else is known now, and their gateways.
+    fn around_peers(&mut self, peers: &BTreeSet<Peer>) -> Touched {
+        let keys = peers.iter().flat_map(|peer| self.tunnels.to(peer)).cloned().collect();
+        self.readmit(keys)
+    }
+
+    /// Decides some tunnels anew, each on its gateway.
+    fn readmit(&mut self, keys: BTreeSet<ObjectKey>) -> Touched {
+        let mut concerned: BTreeMap<GatewayName, BTreeSet<ObjectKey>> = BTreeMap::new();
+        for key in keys {
+            let Some(gateway) = self.tunnels.get(&key).and_then(gateway_of) else { continue };
+            concerned.entry(gateway.clone()).or_default().insert(key);
+        }
         let mut touched = Touched::new();
         for (gateway, keys) in concerned {
             let changed = self.admit(&gateway, keys);
@@ -71,20 +95,34 @@ impl State {
         touched
     }
 
-    pub(super) fn apply_copies(&mut self, event: Change<String, Record>) -> Touched {
-        let first = self.records.copies().is_none();
-        let changed = self.records.take_copies(event);
-        if first && self.records.copies().is_some() {
-            // Before the first list nothing could be exported nor swept.
-            return self.everything();
-        }
-        let both = changed.into_iter().flat_map(|(_, old, new)| [old, new]).flatten();
-        let mut touched = Touched::new();
-        for copy in both {
-            touched.extend(exchanged(&copy));
-            touched.extend(self.own.is_former(copy.origin.as_ref()).then_some(Scope::Membership));
-        }
-        touched
+    /// What a record here concerns: itself, its copy at the broker, and what is said of the same gateway under another
+    /// name.
+    pub(super) fn around_record(&self, record: &Record) -> Touched {
+        let peer = record.peer();
+        let export = peer.as_ref().filter(|_| record.origin.is_none()).map(copy_name).map(Scope::Export);
+        let same = peer.iter().flat_map(|peer| self.records.about(peer)).filter_map(import_of);
+        // It may be in the place of one of ours.
+        let own =
+            self.cluster().and_then(|own| record.key.name().strip_suffix(own.as_str())?.strip_suffix('-'));
+        let own = own.and_then(|gateway| gateway.parse().ok()).map(Scope::Record);
+        import_of(record).into_iter().chain(export).chain(own).chain(same).collect()
+    }
+
+    /// What a copy at the broker concerns: what is brought here because of it; and itself, if it is ours, or has the
+    /// name of one that should be.
+    pub(super) fn around_copy(&self, copy: &Record) -> Touched {
+        let home = copy.home(self.records.own());
+        let import = copy.origin.clone().zip(home).map(|(member, home)| Scope::Import(member, home));
+        // Under an earlier name it may be waiting for this one.
+        let peer = copy.cluster.clone().zip(copy.gateway.clone());
+        let peer = peer.map(|(cluster, gateway)| Peer { cluster, gateway });
+        let same = peer.iter().flat_map(|peer| self.records.about(peer)).filter_map(import_of);
+        let name = copy.key.name();
+        let is_ours = copy.origin.as_ref() == self.cluster()
+            || self.own.is_former(copy.origin.as_ref())
+            || self.records.exported_as(name).next().is_some();
+        let export = is_ours.then(|| Scope::Export(name.into()));
+        import.into_iter().chain(export).chain(same).collect()
     }
 
     /// Whether our id is ours alone decides about everything; whose the others are, about nothing here. A claim
@@ -102,11 +140,7 @@ impl State {
     }
 }
 
-/// The scopes at the broker and here that a record may concern.
-pub(super) fn exchanged(record: &Record) -> Vec<Scope> {
-    let export = record.copy_name().map(Scope::Export);
-    let at_broker = [Scope::Export(record.key.name().into())];
-    let here = record.home().map(Scope::Import);
-    let itself = [Scope::Import(record.key.clone())];
-    at_broker.into_iter().chain(export).chain(here).chain(itself).collect()
+/// A record here, to be compared with the broker.
+pub(super) fn import_of(record: &Record) -> Option<Scope> {
+    Some(Scope::Import(record.member()?.clone(), record.key.clone()))
 }

@@ -7,6 +7,7 @@ use crate::names::{GatewayName, ObjectKey};
 use crate::room::Change;
 use crate::vpc::admission::{Admission, Candidate, Grounds};
 use crate::vpc::compile;
+use crate::vpc::ends::Agreement;
 use crate::vpc::event::Scope;
 use crate::vpc::objects::{Ends, Tunnel};
 use crate::vpc::tunnels::gateway_of;
@@ -17,8 +18,11 @@ impl State {
         let mut concerned: BTreeMap<GatewayName, BTreeSet<ObjectKey>> = BTreeMap::new();
         // Until they are listed nothing is done to any gateway.
         let mut anywhere = !self.tunnels.listed() && matches!(event, Change::Reset(_));
+        let pairs = self.pairs_around(&event);
+        let compared = self.compared(&pairs);
         for difference in self.tunnels.take(event, self.revision) {
             if difference.in_spec {
+                touched.extend(self.own_end(&difference.key));
                 for tunnel in [&difference.old, &difference.new].into_iter().flatten() {
                     anywhere |= tunnel.spec.is_err();
                     // A deletion waits for a look at each of them.
@@ -46,6 +50,9 @@ impl State {
         for (gateway, keys) in concerned {
             touched.extend(self.admit(&gateway, keys).into_iter().map(Scope::Tunnel));
         }
+        // One that comes or goes may leave another with another end of the peer's.
+        let differs = |(key, now): (ObjectKey, Agreement)| (compared.get(&key) != Some(&now)).then_some(key);
+        touched.extend(self.compared(&pairs).into_iter().filter_map(differs).map(Scope::Tunnel));
         touched
     }
 

@@ -1,0 +1,294 @@
+//! Whether both ends of a tunnel are declared alike.
+//!
+//! Each cluster publishes what it knows of its ends ([`super::published`]); here ours is compared with the peer's, so
+//! that a mistyped number is said in plain words on both sides, before anybody looks for lost packets. A peer that
+//! publishes no ends, as other operators do not, is not judged.
+
+use std::fmt;
+
+use super::compile;
+use super::objects::{Ends, Peer, Tunnel};
+use super::state::State;
+use super::status::TunnelStatus;
+use super::want::TunnelKind;
+use crate::condition::Truth;
+use crate::names::{GatewayName, HostAddr, ObjectKey};
+
+/// The condition that says whether the peer's end is declared like ours.
+pub const PEER_AGREES: &str = "PeerAgrees";
+/// More tunnels than this between the same two gateways are not compared.
+const COMPARED: usize = 100;
+
+/// What an end says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Says {
+    /// The encapsulation.
+    pub kind: TunnelKind,
+    /// The largest packet that fits in, once known.
+    pub mtu: Option<u32>,
+    /// The address on the link.
+    pub address: HostAddr,
+}
+
+/// An end that somebody has published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct End {
+    /// What it is called at the broker.
+    pub name: String,
+    /// The version last seen.
+    pub resource_version: String,
+    /// Whether it is on its way out.
+    pub deleting: bool,
+    /// Whose gateway it is on, and which: its cluster is the one that published it.
+    pub on: Peer,
+    /// Where the tunnel leads.
+    pub to: Peer,
+    /// The tunnel at home.
+    pub tunnel: ObjectKey,
+    /// What it says of itself.
+    pub says: Says,
+}
+
+/// How our end compares with the peer's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Agreement {
+    /// The peer has published no ends: it may be another operator.
+    NotJudged,
+    /// It has, but none of this tunnel.
+    NotSaid,
+    /// They fit together.
+    Agreed,
+    /// They do not, in these words.
+    Mismatch(String),
+}
+
+/// What two ends do not agree on; nothing if they fit together.
+pub fn mismatch(ours: &Says, peer: &Peer, theirs: &Says) -> Option<String> {
+    let mut words = Vec::new();
+    match (ours.kind, theirs.kind) {
+        (TunnelKind::Vxlan { vni, port }, TunnelKind::Vxlan { vni: other, port: elsewhere }) => {
+            if vni != other {
+                words.push(format!("this end is VXLAN {vni}, {peer} says {other}"));
+            }
+            if port != elsewhere {
+                words.push(format!("this end uses UDP port {port}, {peer} says {elsewhere}"));
+            }
+        }
+        (TunnelKind::Gre, TunnelKind::Gre) => {}
+        (one, other) => words.push(format!("this end is {}, {peer} says {}", Called(one), Called(other))),
+    }
+    if let Some((mtu, other)) = ours.mtu.zip(theirs.mtu).filter(|(mtu, other)| mtu != other) {
+        words.push(format!("this end's MTU is {mtu}, {peer} says {other}"));
+    }
+    if ours.address.address() == theirs.address.address() {
+        words.push(format!("this end's inner address is {}, and {peer} says it has the same", ours.address));
+    } else if ours.address.network() != theirs.address.network() {
+        let (here, there) = (ours.address, theirs.address);
+        words.push(format!(
+            "this end's inner address is {here}, {peer} says {there}, which is of another net"
+        ));
+    }
+    (!words.is_empty()).then(|| words.join("; "))
+}
+
+/// An encapsulation as people call it.
+struct Called(TunnelKind);
+
+impl fmt::Display for Called {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            TunnelKind::Vxlan { vni, .. } => write!(f, "VXLAN {vni}"),
+            TunnelKind::Gre => f.write_str("GRE"),
+        }
+    }
+}
+
+/// Which of the peer's ends belongs to which of our tunnels between the same two gateways: those of one kind belong
+/// together, then those of one name, and what is left in the order of names. Both sides find the same.
+fn pair<'a>(ours: &[Mine<'a>], theirs: &[&'a End]) -> Vec<(&'a ObjectKey, &'a End)> {
+    let (mut ours, mut theirs) = (ours.to_vec(), theirs.to_vec());
+    ours.sort_unstable_by_key(|(key, _)| *key);
+    theirs.sort_unstable_by_key(|end| &end.tunnel);
+    let of_one_kind: Belongs = |(_, kind), end| *kind == end.says.kind;
+    let of_one_name: Belongs = |(key, _), end| **key == end.tunnel;
+    let mut pairs = Vec::new();
+    for belongs in [of_one_kind, of_one_name, |_, _| true] {
+        ours.retain(|mine| match theirs.iter().position(|end| belongs(mine, end)) {
+            Some(at) => {
+                pairs.push((mine.0, theirs.remove(at)));
+                false
+            }
+            None => true,
+        });
+    }
+    pairs
+}
+
+/// A tunnel of ours.
+type Mine<'a> = (&'a ObjectKey, TunnelKind);
+/// Whether an end of the peer's belongs to it.
+type Belongs = fn(&Mine<'_>, &End) -> bool;
+
+/// How a tunnel of ours compares with what its peer has published.
+pub(super) fn agreement(state: &State, tunnel: &Tunnel) -> Agreement {
+    let Some((gateway, peer, ours)) = declared(state, tunnel) else { return Agreement::NotJudged };
+    if !state.ends.has_any_of(&peer.cluster) {
+        return Agreement::NotJudged;
+    }
+    let theirs: Vec<&End> = state.ends.between(gateway, peer).take(COMPARED).collect();
+    let siblings: Vec<Mine<'_>> = siblings(state, gateway, peer)
+        .filter_map(|tunnel| Some((&tunnel.key, tunnel.spec.as_ref().ok()?.kind)))
+        .take(COMPARED)
+        .collect();
+    match pair(&siblings, &theirs).into_iter().find(|(key, _)| **key == tunnel.key) {
+        Some((_, end)) => match mismatch(&ours, peer, &end.says) {
+            Some(words) => Agreement::Mismatch(words),
+            None => Agreement::Agreed,
+        },
+        None => Agreement::NotSaid,
+    }
+}
+
+/// Our tunnels between two gateways, but for those that are being deleted.
+pub(super) fn siblings<'a>(
+    state: &'a State,
+    gateway: &'a GatewayName,
+    peer: &Peer,
+) -> impl Iterator<Item = &'a Tunnel> {
+    let tunnels = state.tunnels.to(peer).filter_map(|key| state.tunnels.get(key));
+    tunnels.filter(move |tunnel| {
+        let on = tunnel.spec.as_ref().ok().map(|spec| &spec.ends);
+        !tunnel.deleting && matches!(on, Some(Ends::ByGateway { gateway: on, .. }) if on == gateway)
+    })
+}
+
+/// What can be said of our end of a tunnel, and between whom it is.
+pub(super) fn declared<'a>(state: &State, tunnel: &'a Tunnel) -> Option<(&'a GatewayName, &'a Peer, Says)> {
+    let spec = tunnel.spec.as_ref().ok()?;
+    let Ends::ByGateway { gateway, peer } = &spec.ends else { return None };
+    let visit = compile::current(state, gateway).and_then(|outcome| outcome.result.as_ref().ok());
+    let mtu = visit.and_then(|visit| visit.mtus.get(&tunnel.key)).copied();
+    Some((gateway, peer, Says { kind: spec.kind, mtu, address: spec.address }))
+}
+
+/// Says on a tunnel's status how its ends compare.
+pub(super) fn set_condition(status: &mut TunnelStatus, state: &State, tunnel: &Tunnel) {
+    let peer = status.peer.clone().unwrap_or_default();
+    let (truth, reason, message) = match agreement(state, tunnel) {
+        Agreement::NotJudged => return status.conditions.remove(PEER_AGREES),
+        Agreement::Agreed => (Truth::True, "Agreed", format!("{peer} has declared its end like this one")),
+        Agreement::Mismatch(words) => (Truth::False, "PeerMismatch", words),
+        Agreement::NotSaid => {
+            let message =
+                format!("{peer} has published no end of this tunnel; its cluster does publish others");
+            (Truth::Unknown, "NotSaid", message)
+        }
+    };
+    status.conditions.set(PEER_AGREES, truth, reason, message, tunnel.generation);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn peer(text: &str) -> Peer {
+        let (cluster, gateway) = text.split_once('/').expect("cluster/gateway");
+        Peer { cluster: cluster.parse().expect("an id"), gateway: gateway.parse().expect("a name") }
+    }
+
+    fn vxlan(vni: u32, port: u16, mtu: u32, address: &str) -> Says {
+        let kind = TunnelKind::Vxlan { vni, port };
+        Says { kind, mtu: Some(mtu), address: address.parse().expect("an address") }
+    }
+
+    fn gre(address: &str) -> Says {
+        Says { kind: TunnelKind::Gre, mtu: None, address: address.parse().expect("an address") }
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_said_in_plain_words() {
+        let ours = vxlan(101, 4789, 1450, "10.100.0.1/24");
+        for (theirs, words) in [
+            (vxlan(101, 4789, 1450, "10.100.0.2/24"), None),
+            (Says { mtu: None, ..vxlan(101, 4789, 0, "10.100.0.2/24") }, None),
+            (vxlan(100, 4789, 1450, "10.100.0.2/24"), Some("this end is VXLAN 101, c2/gw1 says 100")),
+            (vxlan(101, 8472, 1450, "10.100.0.2/24"), Some("this end uses UDP port 4789, c2/gw1 says 8472")),
+            (gre("10.100.0.2/24"), Some("this end is VXLAN 101, c2/gw1 says GRE")),
+            (vxlan(101, 4789, 1400, "10.100.0.2/24"), Some("this end's MTU is 1450, c2/gw1 says 1400")),
+            (
+                vxlan(101, 4789, 1450, "10.100.0.1/24"),
+                Some("this end's inner address is 10.100.0.1/24, and c2/gw1 says it has the same"),
+            ),
+            (
+                vxlan(101, 4789, 1450, "10.101.0.2/24"),
+                Some(
+                    "this end's inner address is 10.100.0.1/24, c2/gw1 says 10.101.0.2/24, which is of another net",
+                ),
+            ),
+            (
+                vxlan(101, 4789, 1450, "10.100.0.2/30"),
+                Some(
+                    "this end's inner address is 10.100.0.1/24, c2/gw1 says 10.100.0.2/30, which is of another net",
+                ),
+            ),
+            (
+                vxlan(100, 8472, 1450, "10.100.0.2/24"),
+                Some("this end is VXLAN 101, c2/gw1 says 100; this end uses UDP port 4789, c2/gw1 says 8472"),
+            ),
+        ] {
+            assert_eq!(mismatch(&ours, &peer("c2/gw1"), &theirs).as_deref(), words);
+        }
+        assert_eq!(mismatch(&gre("10.100.0.1/30"), &peer("c2/gw1"), &gre("10.100.0.2/30")), None);
+    }
+
+    fn end(tunnel: &str, kind: TunnelKind) -> End {
+        End {
+            name: tunnel.replace('/', "."),
+            resource_version: "1".into(),
+            deleting: false,
+            on: peer("c2/gw1"),
+            to: peer("c1/gw1"),
+            tunnel: tunnel.parse().expect("namespace/name"),
+            says: Says { kind, ..gre("10.100.0.2/24") },
+        }
+    }
+
+    fn any_kind() -> impl Strategy<Value = TunnelKind> {
+        prop_oneof![(1..4_u32).prop_map(|vni| TunnelKind::Vxlan { vni, port: 4789 }), Just(TunnelKind::Gre)]
+    }
+
+    /// Tunnels of one side: no two of one kind, as no gateway has them.
+    fn any_side() -> impl Strategy<Value = Vec<End>> {
+        let tunnels = prop::collection::btree_map("ns1/[a-d]", any_kind(), 0..4);
+        tunnels.prop_map(|tunnels| {
+            let mut kinds = BTreeSet::new();
+            let unique = tunnels.into_iter().filter(|(_, kind)| kinds.insert(*kind));
+            unique.map(|(key, kind)| end(&key, kind)).collect()
+        })
+    }
+
+    fn pairs(ours: &[End], theirs: &[End]) -> BTreeSet<(ObjectKey, ObjectKey)> {
+        let ours: Vec<_> = ours.iter().map(|end| (&end.tunnel, end.says.kind)).collect();
+        let theirs: Vec<&End> = theirs.iter().collect();
+        pair(&ours, &theirs).into_iter().map(|(key, end)| (key.clone(), end.tunnel.clone())).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn both_sides_find_the_same_pairs_and_none_is_left_while_another_waits(one in any_side(), other in any_side()) {
+            let found = pairs(&one, &other);
+            let turned: BTreeSet<_> = pairs(&other, &one).into_iter().map(|(a, b)| (b, a)).collect();
+            prop_assert_eq!(&found, &turned);
+            prop_assert_eq!(found.len(), one.len().min(other.len()));
+            for (mine, theirs) in one.iter().flat_map(|mine| other.iter().map(move |theirs| (mine, theirs))) {
+                let alike = mine.says.kind == theirs.says.kind;
+                let paired = found.contains(&(mine.tunnel.clone(), theirs.tunnel.clone()));
+                prop_assert!(!alike || paired, "what fits together belongs together");
+            }
+        }
+    }
+}

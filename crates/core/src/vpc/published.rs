@@ -1,0 +1,236 @@
+//! The ends of tunnels at the broker: those that we publish and those that others publish for us.
+//!
+//! Ours are found by what distinguishes this cluster from all others, whatever id it went by when it published them;
+//! so what is not wanted any more is swept, also after a change of the id. Theirs are those that lead here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::ends::{self, End, Says};
+use super::index::Groups;
+use super::member::Standing;
+use super::objects::{Peer, Tunnel};
+use super::state::State;
+use crate::names::{ClusterId, GatewayName, ObjectKey};
+use crate::room::Change;
+
+/// Label: the cluster that an end is published for.
+pub const PEER_CLUSTER: &str = "causeway/peer-cluster";
+/// Label: the uid of the cluster that published an end.
+pub const OWNER: &str = "causeway/owner";
+
+/// What is known of ends at the broker.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Published {
+    /// Absent until they were listed; a broker may not have the kind.
+    ours: Option<BTreeMap<String, End>>,
+    theirs: BTreeMap<String, End>,
+    /// Those of others by our gateway and theirs.
+    between: Groups<(GatewayName, Peer), String>,
+    /// The same by their cluster.
+    by_cluster: Groups<ClusterId, String>,
+}
+
+/// Two gateways, ours first.
+pub(super) type Pair = (GatewayName, Peer);
+
+impl Published {
+    /// Ours by name, once listed.
+    pub(super) fn ours(&self) -> Option<&BTreeMap<String, End>> {
+        self.ours.as_ref()
+    }
+
+    /// The peer's ends of tunnels between two gateways.
+    pub(super) fn between(&self, gateway: &GatewayName, peer: &Peer) -> impl Iterator<Item = &End> {
+        let names = self.between.of(&(gateway.clone(), peer.clone()));
+        names.filter_map(|name| self.theirs.get(name)).filter(|end| !end.deleting)
+    }
+
+    /// Whether a cluster publishes ends at all.
+    pub(super) fn has_any_of(&self, cluster: &ClusterId) -> bool {
+        self.by_cluster.of(cluster).next().is_some()
+    }
+
+    /// Takes in what was seen of ours; gives the names of what differs. Nothing counts before the first list.
+    pub(super) fn take_ours(&mut self, event: Change<String, End>) -> Vec<String> {
+        let ours = match (&mut self.ours, &event) {
+            (Some(ours), _) => ours,
+            (None, Change::Reset(_)) => self.ours.insert(BTreeMap::new()),
+            (None, Change::Put(..) | Change::Gone(_)) => return Vec::new(),
+        };
+        event.carry_out(ours).into_iter().map(|(name, ..)| name).collect()
+    }
+
+    /// Takes in what was seen of others'; gives the pairs of gateways that it is about, and the clusters that begin to
+    /// publish ends, or no longer do.
+    pub(super) fn take_theirs(
+        &mut self,
+        event: Change<String, End>,
+    ) -> (BTreeSet<Pair>, BTreeSet<ClusterId>) {
+        let changed = event.carry_out(&mut self.theirs);
+        let ends = || changed.iter().flat_map(|(_, old, new)| [old, new]).flatten();
+        let clusters: BTreeSet<ClusterId> = ends().map(|end| end.on.cluster.clone()).collect();
+        let had: BTreeMap<ClusterId, bool> =
+            clusters.into_iter().map(|cluster| (cluster.clone(), self.has_any_of(&cluster))).collect();
+        let pairs = ends().map(pair_of).collect();
+        for (name, old, new) in &changed {
+            if let Some(end) = old {
+                self.between.remove(&pair_of(end), name);
+                self.by_cluster.remove(&end.on.cluster, name);
+            }
+            if let Some(end) = new {
+                self.between.insert(&pair_of(end), name.clone());
+                self.by_cluster.insert(&end.on.cluster, name.clone());
+            }
+        }
+        let turned = had.into_iter().filter(|(cluster, had)| self.has_any_of(cluster) != *had);
+        (pairs, turned.map(|(cluster, _)| cluster).collect())
+    }
+
+    /// The pairs of gateways that others' ends are about.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = &Pair> {
+        self.between.keys()
+    }
+
+    /// Whether others' ends are about a pair of gateways.
+    pub(super) fn knows(&self, pair: &Pair) -> bool {
+        self.between.of(pair).next().is_some()
+    }
+
+    /// The clusters that publish ends for us.
+    pub(super) fn clusters(&self) -> impl Iterator<Item = &ClusterId> {
+        self.by_cluster.keys()
+    }
+}
+
+/// Between which gateways an end of another cluster is, as we see it.
+pub(super) fn pair_of(end: &End) -> Pair {
+    (end.to.gateway.clone(), end.on.clone())
+}
+
+/// An end as it should be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndObject {
+    /// Its name at the broker.
+    pub name: String,
+    /// The uid of our cluster.
+    pub owner: String,
+    /// Our cluster and gateway.
+    pub on: Peer,
+    /// The peer.
+    pub to: Peer,
+    /// The tunnel here.
+    pub tunnel: ObjectKey,
+    /// What it says of itself.
+    pub says: Says,
+}
+
+/// What to do about one end of ours at the broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndTask {
+    /// It is as it should be.
+    Nothing,
+    /// Make it: there is none.
+    Create(EndObject),
+    /// Write it over the version given.
+    Update(EndObject, String),
+    /// Remove the version given.
+    Delete(String, String),
+}
+
+/// Compiles an end of ours at the broker, by its name there. It is as the tunnel declares it, whether or not that is
+/// built, and goes with the tunnel; of a tunnel that cannot be understood it stays.
+pub fn publish(state: &State, name: &str) -> EndTask {
+    let (Some(ours), Some(us)) = (state.ends.ours(), state.own.ourselves()) else { return EndTask::Nothing };
+    if *state.own.standing() != Standing::Ours {
+        return EndTask::Nothing;
+    }
+    let have = ours.get(name);
+    let tunnel = tunnel_of(state, &us.cluster, name);
+    if tunnel.is_some_and(|tunnel| tunnel.spec.is_err()) {
+        return EndTask::Nothing;
+    }
+    let want = tunnel.and_then(|tunnel| {
+        let (gateway, to, mut says) = ends::declared(state, tunnel)?;
+        // Not known since somebody else leads: what was said before stands.
+        says.mtu = says.mtu.or_else(|| have?.says.mtu);
+        Some(EndObject {
+            name: name.into(),
+            owner: us.uid.clone(),
+            on: Peer { cluster: us.cluster.clone(), gateway: gateway.clone() },
+            to: to.clone(),
+            tunnel: tunnel.key.clone(),
+            says,
+        })
+    });
+    match (want, have) {
+        (Some(want), Some(have)) if says(have, &want) => EndTask::Nothing,
+        (Some(want), Some(have)) => EndTask::Update(want, have.resource_version.clone()),
+        (Some(want), None) => EndTask::Create(want),
+        (None, Some(have)) if !have.deleting => {
+            EndTask::Delete(have.name.clone(), have.resource_version.clone())
+        }
+        (None, Some(_) | None) => EndTask::Nothing,
+    }
+}
+
+fn says(have: &End, want: &EndObject) -> bool {
+    (&have.on, &have.to, &have.tunnel, &have.says) == (&want.on, &want.to, &want.tunnel, &want.says)
+}
+
+/// Our tunnel whose end is called so.
+fn tunnel_of<'a>(state: &'a State, cluster: &ClusterId, name: &str) -> Option<&'a Tunnel> {
+    let (namespace, tunnel) = name.strip_suffix(cluster.as_str())?.strip_suffix('.')?.split_once('.')?;
+    let key = ObjectKey::new(namespace, &spelt_back(tunnel)).ok()?;
+    state.tunnels.get(&key).filter(|tunnel| !tunnel.deleting)
+}
+
+/// What the end of a tunnel is called at the broker: the first dot ends the namespace and the second the tunnel's
+/// name. That may hold dots too, which are spelt out, and its dashes are doubled to distinguish the two.
+pub(super) fn name_of(tunnel: &ObjectKey, cluster: &ClusterId) -> String {
+    let name = tunnel.name().replace('-', "--").replace('.', "-dot-");
+    format!("{}.{name}.{cluster}", tunnel.namespace())
+}
+
+fn spelt_back(mut rest: &str) -> String {
+    let mut name = String::new();
+    while let Some(at) = rest.find('-') {
+        let (plain, spelt) = rest.split_at(at);
+        let (character, length) = if spelt.starts_with("-dot-") { ('.', 5) } else { ('-', 2) };
+        name.push_str(plain);
+        name.push(character);
+        rest = spelt.get(length..).unwrap_or_default();
+    }
+    name + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_end() -> impl Strategy<Value = (ObjectKey, ClusterId)> {
+        let name = "[ab]([-.ab]{0,5}[ab])?|a(-|--|\\.)dot(-|--|\\.)b";
+        ("[ab]", name, "[ab]([-.ab]{0,4}[ab])?").prop_map(|(namespace, name, cluster)| {
+            (ObjectKey::new(&namespace, &name).expect("a key"), cluster.parse().expect("an id"))
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 5_000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_two_ends_share_a_name_and_each_leads_back_to_its_tunnel(one in any_end(), other in any_end()) {
+            let name = name_of(&one.0, &one.1);
+            prop_assert_eq!(name == name_of(&other.0, &other.1), one == other);
+            let (_, rest) = name.split_once('.').expect("a namespace");
+            let (spelt, _) = rest.split_once('.').expect("a name");
+            prop_assert_eq!(spelt_back(spelt), one.0.name());
+        }
+
+        #[test]
+        fn whatever_an_end_is_called_it_breaks_nothing(name in "[a.-]{0,12}|.{0,20}") {
+            spelt_back(&name);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What is published of tunnels' ends, and what is said of how they fit together.
+
+use causeway_core::vpc::ends::{End, PEER_AGREES, Says};
+use causeway_core::vpc::objects::{Peer, Tunnel};
+use causeway_core::vpc::published::{EndObject, EndTask, publish};
+use causeway_core::vpc::{Change, Event, Scope, TunnelKind};
+
+use crate::world::{World, key, set};
+
+const NAME: &str = "ns1.demo.cluster1";
+
+fn peer(cluster: &str, gateway: &str) -> Peer {
+    Peer { cluster: cluster.parse().expect("an id"), gateway: gateway.parse().expect("a name") }
+}
+
+fn vxlan(vni: u32) -> TunnelKind {
+    TunnelKind::Vxlan { vni, port: 4789 }
+}
+
+/// An end of the tunnel `ns1/name` of cluster2's gw1, as it is published for us.
+fn theirs(name: &str, vni: u32) -> End {
+    End {
+        name: format!("ns1.{name}.cluster2"),
+        resource_version: "1".into(),
+        deleting: false,
+        on: peer("cluster2", "gw1"),
+        to: peer("cluster1", "gw1"),
+        tunnel: key(&format!("ns1/{name}")),
+        says: Says { kind: vxlan(vni), mtu: None, address: "10.100.0.2/24".parse().expect("an address") },
+    }
+}
+
+/// What a watch shows of an end that was written.
+fn seen(object: &EndObject) -> End {
+    let EndObject { name, on, to, tunnel, says, .. } = object.clone();
+    End { name, resource_version: "7".into(), deleting: false, on, to, tunnel, says }
+}
+
+fn lists_ours(world: &mut World, ends: &[End]) {
+    let ends = ends.iter().map(|end| (end.name.clone(), end.clone())).collect();
+    world.state.apply(Event::OwnEnds(Change::Reset(ends)));
+}
+
+fn put(world: &mut World, end: End) {
+    world.state.apply(Event::PeerEnds(Change::Put(end.name.clone(), end)));
+}
+
+/// Status, reason and message of the condition.
+fn agrees(world: &World, tunnel: &str) -> Option<(String, String, String)> {
+    let status = world.status(tunnel).expect("a status");
+    let said = status.conditions.get(PEER_AGREES)?;
+    Some((said.status.to_string(), said.reason.clone(), said.message.clone()))
+}
+
+fn is(world: &World, tunnel: &str, status: &str, reason: &str) {
+    let (now, why, message) = agrees(world, tunnel).unwrap_or_default();
+    assert_eq!((now.as_str(), why.as_str()), (status, reason), "{tunnel}: {message}");
+}
+
+#[test]
+fn an_end_is_published_as_it_is_declared_follows_its_tunnel_and_goes_with_it() {
+    let mut world = World::new();
+    world.tunnel("ns1/demo", |_| {});
+    assert_eq!(publish(&world.state, NAME), EndTask::Nothing, "the broker's are not listed");
+    lists_ours(&mut world, &[]);
+    let EndTask::Create(end) = publish(&world.state, NAME) else { panic!("a new end") };
+    assert_eq!((&end.on, &end.to), (&peer("cluster1", "gw1"), &peer("cluster2", "gw1")));
+    assert_eq!((end.says.kind, end.says.mtu, end.owner.as_str()), (vxlan(100), None, "ours"));
+    lists_ours(&mut world, &[seen(&end)]);
+    assert_eq!(publish(&world.state, NAME), EndTask::Nothing);
+
+    world.visit("gw1");
+    let EndTask::Update(end, version) = publish(&world.state, NAME) else {
+        panic!("the link's MTU is known")
+    };
+    assert_eq!((end.says.mtu.is_some(), version.as_str()), (true, "7"));
+    lists_ours(&mut world, &[seen(&end)]);
+    world.state.apply(Event::TermEnded);
+    assert_eq!(publish(&world.state, NAME), EndTask::Nothing, "what was said before stands");
+
+    let touched = world.tunnel("ns1/demo", |tunnel| set(tunnel, vxlan(101), "cluster2/gw1"));
+    assert!(touched.contains(&Scope::End(NAME.into())), "{touched:?}");
+    assert!(matches!(publish(&world.state, NAME), EndTask::Update(..)));
+    world.tunnel("ns1/demo", |tunnel| tunnel.spec = Err("no sense".into()));
+    assert_eq!(publish(&world.state, NAME), EndTask::Nothing, "it stays while the tunnel makes no sense");
+    world.tunnel("ns1/demo", |tunnel: &mut Tunnel| tunnel.deleting = true);
+    assert!(matches!(publish(&world.state, NAME), EndTask::Delete(..)));
+}
+
+#[test]
+fn what_was_published_under_a_former_id_goes_and_nothing_is_while_the_id_is_contested() {
+    let mut world = World::new();
+    world.tunnel("ns1/demo", |_| {});
+    lists_ours(&mut world, &[]);
+    let EndTask::Create(end) = publish(&world.state, NAME) else { panic!("a new end") };
+    lists_ours(&mut world, &[seen(&end)]);
+    world.members(&[("cluster1", "ours"), ("cluster1", "theirs")]);
+    world.delete("ns1/demo");
+    assert_eq!(publish(&world.state, NAME), EndTask::Nothing, "whose it is is not clear");
+    world.members(&[("renamed", "ours")]);
+    world.state.apply(Event::Identity(Some("renamed".parse())));
+    assert!(matches!(publish(&world.state, NAME), EndTask::Delete(..)));
+}
+
+#[test]
+fn both_ends_are_compared_and_a_peer_without_any_is_not_judged() {
+    let mut world = World::new();
+    world.tunnel("ns1/demo", |tunnel| set(tunnel, vxlan(101), "cluster2/gw1"));
+    world.visit("gw1");
+    assert_eq!(agrees(&world, "ns1/demo"), None, "it may be another operator");
+    put(&mut world, theirs("demo", 100));
+    let (status, reason, message) = agrees(&world, "ns1/demo").expect("it is said");
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "PeerMismatch"));
+    assert_eq!(message, "this end is VXLAN 101, cluster2/gw1 says 100");
+    put(&mut world, theirs("demo", 101));
+    is(&world, "ns1/demo", "True", "Agreed");
+    put(&mut world, End { on: peer("cluster2", "gw2"), ..theirs("demo", 101) });
+    is(&world, "ns1/demo", "Unknown", "NotSaid");
+    world.state.apply(Event::NoEnds);
+    assert_eq!(agrees(&world, "ns1/demo"), None);
+}
+
+#[test]
+fn several_tunnels_between_two_gateways_are_told_apart() {
+    let mut world = World::new();
+    for (name, vni) in [("ns1/one", 101), ("ns1/two", 102)] {
+        world.tunnel(name, |tunnel| set(tunnel, vxlan(vni), "cluster2/gw1"));
+    }
+    world.visit("gw1");
+    put(&mut world, theirs("two", 101));
+    is(&world, "ns1/one", "True", "Agreed");
+    is(&world, "ns1/two", "Unknown", "NotSaid");
+    put(&mut world, theirs("other", 103));
+    is(&world, "ns1/two", "False", "PeerMismatch");
+    // The first goes, and what it was compared with is left for the second, whose name it has.
+    world.delete("ns1/one");
+    world.visit("gw1");
+    let (_, _, message) = agrees(&world, "ns1/two").expect("it is said");
+    assert!(message.contains("VXLAN 102, cluster2/gw1 says 101"), "{message}");
+}
