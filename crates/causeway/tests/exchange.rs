@@ -12,7 +12,7 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Po
 use kube::core::GroupVersionKind;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use support::tunnels::{join, vxlan};
+use support::tunnels::{NS, join, vxlan};
 use support::{Cluster, PATIENCE, Sandbox};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
@@ -218,6 +218,7 @@ async fn tunnels_stay_up_while_the_broker_is_away_and_all_is_caught_up_when_it_i
     }
     join(&one, &two, "steady0", "gw1", 1).await;
     one.comes_to_reach(FAR).await;
+    one.says(NS, "steady0", "PeerAgrees", "True", "Agreed", PATIENCE).await;
     let before = one.tunnel("steady0").await.resource_version();
 
     door.shut().await;

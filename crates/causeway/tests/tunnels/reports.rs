@@ -50,8 +50,9 @@ async fn every_field_of_the_status_is_filled_and_the_spec_is_never_written() {
     let asked = vxlan("vx0", "gw1", "cluster2/gw1", "10.100.0.1/24");
     let created = one.create(&asked).await;
     two.create(&vxlan("vx0", "gw1", "cluster1/gw1", "10.100.0.2/24")).await;
-    two.built("vx0").await;
-    let tunnel = one.built("vx0").await;
+    two.up("vx0").await;
+    one.up("vx0").await;
+    let tunnel = one.says(NS, "vx0", "PeerAgrees", "True", "Agreed", PATIENCE).await;
 
     assert_eq!(serde_json::to_value(&tunnel.spec).expect("JSON"), asked["spec"], "the spec is the user's");
     assert_eq!((tunnel.metadata.generation, &tunnel.spec), (Some(1), &created.spec));
@@ -69,7 +70,7 @@ async fn every_field_of_the_status_is_filled_and_the_spec_is_never_written() {
         })
     );
     let kinds: Vec<&Value> = conditions.as_array().into_iter().flatten().map(|c| &c["type"]).collect();
-    assert_eq!(kinds, ["Ready", "Routed"]);
+    assert_eq!(kinds, ["Ready", "Routed", "PeerAgrees"]);
     assert_eq!(one.events(NS, "vx0").await, [], "coming up at first is no event beside the condition");
 }
 

@@ -52,6 +52,8 @@ pub struct End {
 /// How our end compares with the peer's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Agreement {
+    /// The broker has not been seen yet, as after a start while it is away.
+    NotSeen,
     /// The peer has published no ends: it may be another operator.
     NotJudged,
     /// It has, but none of this tunnel.
@@ -131,6 +133,9 @@ type Belongs = fn(&Mine<'_>, &End) -> bool;
 
 /// How a tunnel of ours compares with what its peer has published.
 pub(super) fn agreement(state: &State, tunnel: &Tunnel) -> Agreement {
+    if !state.ends.is_listed() {
+        return Agreement::NotSeen;
+    }
     let Some((gateway, peer, ours)) = declared(state, tunnel) else { return Agreement::NotJudged };
     if !state.ends.has_any_of(&peer.cluster) {
         return Agreement::NotJudged;
@@ -175,6 +180,8 @@ pub(super) fn declared<'a>(state: &State, tunnel: &'a Tunnel) -> Option<(&'a Gat
 pub(super) fn set_condition(status: &mut TunnelStatus, state: &State, tunnel: &Tunnel) {
     let peer = status.peer.clone().unwrap_or_default();
     let (truth, reason, message) = match agreement(state, tunnel) {
+        // What was said before stands.
+        Agreement::NotSeen => return,
         Agreement::NotJudged => return status.conditions.remove(PEER_AGREES),
         Agreement::Agreed => (Truth::True, "Agreed", format!("{peer} has declared its end like this one")),
         Agreement::Mismatch(words) => (Truth::False, "PeerMismatch", words),

@@ -23,7 +23,8 @@ pub const OWNER: &str = "causeway/owner";
 pub(super) struct Published {
     /// Absent until they were listed; a broker may not have the kind.
     ours: Option<BTreeMap<String, End>>,
-    theirs: BTreeMap<String, End>,
+    /// The same of others'.
+    theirs: Option<BTreeMap<String, End>>,
     /// Those of others by our gateway and theirs.
     between: Groups<(GatewayName, Peer), String>,
     /// The same by their cluster.
@@ -39,10 +40,20 @@ impl Published {
         self.ours.as_ref()
     }
 
+    /// A broker that has none, and is known to.
+    pub(super) fn none() -> Self {
+        Self { theirs: Some(BTreeMap::new()), ..Self::default() }
+    }
+
+    /// Whether it is known what others have published for us.
+    pub(super) fn is_listed(&self) -> bool {
+        self.theirs.is_some()
+    }
+
     /// The peer's ends of tunnels between two gateways.
     pub(super) fn between(&self, gateway: &GatewayName, peer: &Peer) -> impl Iterator<Item = &End> {
         let names = self.between.of(&(gateway.clone(), peer.clone()));
-        names.filter_map(|name| self.theirs.get(name)).filter(|end| !end.deleting)
+        names.filter_map(|name| self.theirs.as_ref()?.get(name)).filter(|end| !end.deleting)
     }
 
     /// Whether a cluster publishes ends at all.
@@ -66,7 +77,12 @@ impl Published {
         &mut self,
         event: Change<String, End>,
     ) -> (BTreeSet<Pair>, BTreeSet<ClusterId>) {
-        let changed = event.carry_out(&mut self.theirs);
+        let theirs = match (&mut self.theirs, &event) {
+            (Some(theirs), _) => theirs,
+            (None, Change::Reset(_)) => self.theirs.insert(BTreeMap::new()),
+            (None, Change::Put(..) | Change::Gone(_)) => return Default::default(),
+        };
+        let changed = event.carry_out(theirs);
         let ends = || changed.iter().flat_map(|(_, old, new)| [old, new]).flatten();
         let clusters: BTreeSet<ClusterId> = ends().map(|end| end.on.cluster.clone()).collect();
         let had: BTreeMap<ClusterId, bool> =

@@ -144,7 +144,6 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
             Ends::ByVpc { cluster, remote, .. } => format!("{cluster}/{remote}"),
         });
     }
-    ends::set_condition(&mut status, state, tunnel);
     match verdict {
         compile::Verdict::Up { want, gateway, located, arp_off, dropped, reach, doubt, unclamped } => {
             fill(&mut status, state, want, gateway, located, doubt.is_some());
@@ -185,6 +184,7 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
         }
         compile::Verdict::Awaited => return None,
     }
+    ends::set_condition(&mut status, state, tunnel);
     Some(status)
 }
 

@@ -41,6 +41,11 @@ fn lists_ours(world: &mut World, ends: &[End]) {
     world.state.apply(Event::OwnEnds(Change::Reset(ends)));
 }
 
+fn lists_theirs(world: &mut World, ends: &[End]) {
+    let ends = ends.iter().map(|end| (end.name.clone(), end.clone())).collect();
+    world.state.apply(Event::PeerEnds(Change::Reset(ends)));
+}
+
 fn put(world: &mut World, end: End) {
     world.state.apply(Event::PeerEnds(Change::Put(end.name.clone(), end)));
 }
@@ -107,6 +112,7 @@ fn both_ends_are_compared_and_a_peer_without_any_is_not_judged() {
     let mut world = World::new();
     world.tunnel("ns1/demo", |tunnel| set(tunnel, vxlan(101), "cluster2/gw1"));
     world.visit("gw1");
+    lists_theirs(&mut world, &[]);
     assert_eq!(agrees(&world, "ns1/demo"), None, "it may be another operator");
     put(&mut world, theirs("demo", 100));
     let (status, reason, message) = agrees(&world, "ns1/demo").expect("it is said");
@@ -121,13 +127,32 @@ fn both_ends_are_compared_and_a_peer_without_any_is_not_judged() {
 }
 
 #[test]
+fn what_was_said_stands_while_the_broker_has_not_been_seen() {
+    let mut world = World::new();
+    world.tunnel("ns1/demo", |tunnel| {
+        set(tunnel, vxlan(101), "cluster2/gw1");
+        tunnel.status.conditions.set(PEER_AGREES, true, "Agreed", "as ever".into(), 1);
+    });
+    world.visit("gw1");
+    is(&world, "ns1/demo", "True", "Agreed");
+    put(&mut world, theirs("demo", 100));
+    is(&world, "ns1/demo", "True", "Agreed");
+    lists_theirs(&mut world, &[theirs("demo", 100)]);
+    is(&world, "ns1/demo", "False", "PeerMismatch");
+    world.state.apply(Event::Joining("elsewhere".into()));
+    is(&world, "ns1/demo", "True", "Agreed");
+    lists_theirs(&mut world, &[]);
+    assert_eq!(agrees(&world, "ns1/demo"), None);
+}
+
+#[test]
 fn several_tunnels_between_two_gateways_are_told_apart() {
     let mut world = World::new();
     for (name, vni) in [("ns1/one", 101), ("ns1/two", 102)] {
         world.tunnel(name, |tunnel| set(tunnel, vxlan(vni), "cluster2/gw1"));
     }
     world.visit("gw1");
-    put(&mut world, theirs("two", 101));
+    lists_theirs(&mut world, &[theirs("two", 101)]);
     is(&world, "ns1/one", "True", "Agreed");
     is(&world, "ns1/two", "Unknown", "NotSaid");
     put(&mut world, theirs("other", 103));

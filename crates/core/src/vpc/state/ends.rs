@@ -8,7 +8,7 @@ use crate::room::Change;
 use crate::vpc::ends::{Agreement, End, agreement, siblings};
 use crate::vpc::event::Scope;
 use crate::vpc::objects::{Ends, Tunnel};
-use crate::vpc::published::{Pair, name_of};
+use crate::vpc::published::{Pair, Published, name_of};
 
 impl State {
     pub(super) fn apply_own_ends(&mut self, event: Change<String, End>) -> Touched {
@@ -22,16 +22,27 @@ impl State {
     }
 
     pub(super) fn apply_peer_ends(&mut self, event: Change<String, End>) -> Touched {
+        let first = !self.ends.is_listed();
         let (pairs, turned) = self.ends.take_theirs(event);
+        if first {
+            return self.all_tunnels().filter(|_| self.ends.is_listed()).collect();
+        }
         let paired = pairs.iter().flat_map(|(gateway, peer)| siblings(self, gateway, peer));
         let paired: Touched = paired.map(|tunnel| Scope::Tunnel(tunnel.key.clone())).collect();
         paired.into_iter().chain(self.tunnels_to(&turned)).collect()
     }
 
-    /// The broker has none any more: nobody is judged by what it had.
+    /// The broker has none, or no more: nobody is judged by what it had.
     pub(super) fn forget_ends(&mut self) -> Touched {
-        let before = std::mem::take(&mut self.ends);
+        let before = std::mem::replace(&mut self.ends, Published::none());
+        if !before.is_listed() {
+            return self.all_tunnels().collect();
+        }
         self.tunnels_to(&before.clusters().cloned().collect())
+    }
+
+    fn all_tunnels(&self) -> impl Iterator<Item = Scope> {
+        self.tunnels.all().keys().cloned().map(Scope::Tunnel)
     }
 
     /// All tunnels to some clusters: whether a cluster publishes ends at all seldom changes.
