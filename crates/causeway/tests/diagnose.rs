@@ -56,8 +56,8 @@ const NAT_GONE: &str = "iptables -t nat -D POSTROUTING ! -s 242.0.0.0/16 -d 242.
 
 const FAULTS: &[Fault] = &[
     fault(
-        &[(Here, "label vnt -n ns1 demo vid=0")],
-        &[(Here, "label vnt -n ns1 demo vid-")],
+        &[(Here, "label vnt -n ns1 demo vid=0 --overwrite")],
+        &[(Here, "label vnt -n ns1 demo vid=100 --overwrite")],
         ("object", "cluster1", "InvalidSpec: label vid"),
     ),
     fault(
@@ -123,8 +123,8 @@ const FAULTS: &[Fault] = &[
         ("link", "cluster2", "proxy_arp"),
     ),
     fault(
-        &[(There, "label vnt -n ns1 demo vid=101")],
-        &[(There, "label vnt -n ns1 demo vid-")],
+        &[(There, "label vnt -n ns1 demo vid=101 --overwrite")],
+        &[(There, "label vnt -n ns1 demo vid=100 --overwrite")],
         ("link", "cluster2", "vxlan 100 on port 4789"),
     ),
     fault(

@@ -12,7 +12,7 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Po
 use kube::core::GroupVersionKind;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use support::tunnels::{NS, join, vxlan};
+use support::tunnels::{NS, condition, join, vxlan};
 use support::{Cluster, PATIENCE, Sandbox};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
@@ -322,7 +322,7 @@ async fn two_members_whose_names_could_be_one_both_have_their_tunnels() {
     leads_to("gw2", "second0", "172.50.16.53").await;
     sandbox.restart(&one, nix::sys::signal::Signal::SIGKILL).await;
     broker.kubectl(&["delete", "gwx", "-n", MEETING, "gw1.a-b"]).await.ok();
-    one.down("first0", "PeerUnknown").await;
+    one.goes_on("first0", "PeerUnknown").await;
     leads_to("gw2", "second0", "172.50.16.53").await;
     says(&one, SYSTEM, "gw1-a-b", None).await;
     says(&one, SYSTEM, "gw1--a-b", Some("172.50.16.53")).await;
@@ -341,7 +341,7 @@ async fn a_namespace_of_the_broker_that_is_deleted_and_made_again_is_told_as_tha
     one.comes_to_reach(FAR).await;
     let held = one.marked("gw1").await;
     broker.kubectl(&["delete", "namespace", MEETING]).await.ok();
-    let told = one.down("steady0", "PeerUnknown").await;
+    let told = one.goes_on("steady0", "PeerUnknown").await;
     for words in
         ["the broker lost the record of gateway cluster2/gw1", "namespace is deleted", "stays as it is"]
     {
@@ -350,8 +350,12 @@ async fn a_namespace_of_the_broker_that_is_deleted_and_made_again_is_told_as_tha
     assert_eq!(one.marked("gw1").await, held);
     one.reaches(FAR).await;
     broker.kubectl(&["create", "namespace", MEETING]).await.ok();
-    one.up("steady0").await;
-    two.up("steady0").await;
+    one.says(NS, "steady0", "PeerAgrees", "True", "Agreed", PATIENCE).await;
+    one.until("the peer is known again", PATIENCE, async || {
+        let tunnel = one.tunnel("steady0").await;
+        if condition(&tunnel, "LastKnown").is_none() { Ok(()) } else { Err(format!("{:?}", tunnel.status)) }
+    })
+    .await;
     one.reaches(FAR).await;
 }
 
@@ -406,7 +410,7 @@ async fn a_tunnel_whose_peer_vanished_keeps_its_link_and_says_so() {
     let held = one.marked("gw1").await;
 
     let gone = remove_gateway(&two, "gw1").await;
-    let sentence = one.down("lonely0", "PeerUnknown").await;
+    let sentence = one.goes_on("lonely0", "PeerUnknown").await;
     assert!(sentence.contains("cluster2") && sentence.contains("gw1"), "{sentence}");
     assert!(one.reports("lonely0", "PeerUnknown", "cluster2").await.warning);
     assert_eq!(one.marked("gw1").await, held, "what it has stays");

@@ -106,7 +106,10 @@ async fn ready_goes_with_the_far_end_and_says_what_to_look_at() {
 
     two.delete("demo").await;
     let why = not_ready(&one, "demo", "PeerSilent").await;
-    assert!(why.contains("cluster2/gw1") && why.contains("UDP port 4789") && why.contains("VNI 1000"), "{why}");
+    assert!(
+        why.contains("cluster2/gw1") && why.contains("UDP port 4789") && why.contains("VNI 1000"),
+        "{why}"
+    );
     // The other identifier: nothing crosses, and nobody says Ready.
     two.create(&with_vni(vxlan("demo", "gw1", "cluster1/gw1", "10.100.0.2/24"), 7)).await;
     two.says(NS, "demo", "Programmed", "True", "InPlace", PATIENCE).await;

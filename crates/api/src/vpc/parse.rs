@@ -119,6 +119,7 @@ fn tunnel_status(status: &VpcNatTunnelStatus) -> TunnelStatus {
         gateway: status.local_gw.clone(),
         globalnet: status.globalnet_cidr.clone(),
         remote_globalnet: status.remote_globalnet_cidr.clone(),
+        round_trip: status.round_trip_milliseconds,
         ovn_gw_ip: status.ovn_gw_ip.clone(),
         egress: status.global_egress_ip.clone(),
         peer: status.peer.clone(),

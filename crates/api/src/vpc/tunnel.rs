@@ -149,10 +149,13 @@ pub struct VpcNatTunnelStatus {
     /// The addresses that this cluster's traffic appears to come from.
     #[serde(default, rename = "globalEgressIP", skip_serializing_if = "Vec::is_empty")]
     pub global_egress_ip: Vec<String>,
+    /// About how long the peer takes to answer through the tunnel; it changes with the size of that only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_milliseconds: Option<u32>,
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Ready, PeerAgrees, Routed, Underlay, SegmentSize, CleanupBlocked; those of others are kept.
+    /// Ready, Programmed, Reachable, PeerAgrees, LastKnown, Routed, Underlay, SegmentSize, CleanupBlocked; those of others are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,

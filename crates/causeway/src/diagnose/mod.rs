@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Tunnels of all namespaces, as without it.
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
-    /// An address behind the peer that should answer pings.
+    /// An address behind the peer that should answer pings; tunnels that do not lead to it are walked without.
     #[arg(long, value_name = "ADDRESS")]
     to: Option<Ipv4Addr>,
     /// How to print.
@@ -175,7 +175,9 @@ async fn see((context, cluster): (Option<String>, Result<Cluster, Trouble>)) -> 
 async fn follow(near: &Site, others: &[&Site], tunnel: &Tunnel, target: Option<Ipv4Addr>) -> Diagnosis {
     let beyond = target.map_or(Beyond::Router, Beyond::Target);
     let (end, far) = tokio::join!(near.end(tunnel, beyond), other_end(near, others, tunnel));
-    let facts = Facts { near: end, far, target };
+    let is_behind =
+        |target: &Ipv4Addr| end.want.as_ref().is_none_or(|want| want.tunnel.remote_range.contains(*target));
+    let facts = Facts { target: target.filter(is_behind), near: end, far };
     Diagnosis::new(&near.name, tunnel, walk::walk(&facts))
 }
 

@@ -17,7 +17,9 @@ fn about(reason: &str) -> (Hop, &'static str) {
             (Hop::Record, "correct it in the peer's cluster: records are written by its controller")
         }
         "ClusterIdTaken" => (Hop::Object, "give one of the two clusters another id"),
-        "RangeOverlap" | "ClustersOverlap" => (Hop::Record, "change the globalnet of one of the two clusters"),
+        "RangeOverlap" | "ClustersOverlap" => {
+            (Hop::Record, "change the globalnet of one of the two clusters")
+        }
         "GatewayNotFound" => {
             (Hop::Gateway, "check natGwDp; gateways have the label ovn.kubernetes.io/vpc-nat-gw=true")
         }

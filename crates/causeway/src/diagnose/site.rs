@@ -74,10 +74,9 @@ impl Site {
             return end;
         };
         // It may go on with what was last known; what is wrong is named all the same.
-        end.trouble = state.doubt(gateway, &tunnel.key).map(|doubt| Reason {
-            reason: doubt.reason().into(),
-            message: doubt.to_string(),
-        });
+        end.trouble = state
+            .doubt(gateway, &tunnel.key)
+            .map(|doubt| Reason { reason: doubt.reason().into(), message: doubt.to_string() });
         let routed = state.routed(gateway, wanted.tunnel.remote_range);
         end.routed = routed.map(|(vpc, lan, leads)| (vpc.to_owned(), lan, leads));
         let held = self.held(&task.pod.key).await.map(|have| holds(&task.want, &tunnel.key, have));
@@ -144,7 +143,11 @@ fn question(wanted: &Wanted, held: &Held, beyond: Beyond) -> Option<Question> {
         link: wanted.link.clone(),
         remote: wanted.tunnel.remote,
         anybody: somewhere(range, RandomState::new().hash_one(range)),
-        beyond,
+        beyond: match beyond {
+            // One that is behind another tunnel says nothing of this.
+            Beyond::Target(target) if !range.contains(target) => Beyond::Router,
+            beyond => beyond,
+        },
         mtu: held.have.links.get(UNDERLAY_LINK)?.mtu,
     })
 }

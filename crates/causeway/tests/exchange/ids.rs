@@ -30,8 +30,8 @@ async fn two_clusters_with_one_id_both_say_so_and_fight_over_nothing() {
     };
     goes_by("cluster1").await;
     two.create(&vxlan("second0", "gw1", "cluster3/gw1", "10.100.9.1/24")).await;
-    for (cluster, tunnel) in [(&one, "first0"), (&two, "second0")] {
-        let sentence = cluster.down(tunnel, "ClusterIdTaken").await;
+    let up_before = one.goes_on("first0", "ClusterIdTaken").await;
+    for sentence in [up_before, two.down("second0", "ClusterIdTaken").await] {
         assert!(
             sentence.contains("the id cluster1") && sentence.contains("causeway.cluster1."),
             "{sentence}"
@@ -66,7 +66,7 @@ async fn two_clusters_with_one_range_both_say_so() {
     ];
     two.kubectl(&same).await.ok();
     for (cluster, other) in [(&one, "cluster2"), (&two, "cluster1")] {
-        let sentence = cluster.down("vx0", "RangeOverlap").await;
+        let sentence = cluster.goes_on("vx0", "RangeOverlap").await;
         assert!(sentence.contains(other) && sentence.contains("242.0.0.0/16"), "{sentence}");
     }
 }
@@ -89,7 +89,7 @@ async fn a_claim_that_ran_out_is_nobodys_and_a_live_one_counts_until_it_is_gone(
     claim("ran-out", "2020-01-01T00:00:00.000000Z", 360).await;
     claim("for-ever", "2020-01-01T00:00:00.000000Z", i32::MAX).await;
     claim("lives", "2099-01-01T00:00:00.000000Z", 360).await;
-    let sentence = one.down("first0", "ClusterIdTaken").await;
+    let sentence = one.goes_on("first0", "ClusterIdTaken").await;
     assert!(sentence.contains("Lease lives"), "{sentence}");
     broker.kubectl(&["delete", "lease", "-n", MEETING, "lives"]).await.ok();
     // Those that ran out are still there, one of which says that it lasts for ever.

@@ -84,7 +84,10 @@ async fn a_gateway_without_a_default_address_publishes_its_floating_one() {
         .await
         .ok();
     says(&one, SYSTEM, "gw2-cluster1", Some("172.50.16.77")).await;
-    assert_eq!(one.built("float0").await.status.expect("a status").internal_ip.as_deref(), Some("172.50.16.77"));
+    assert_eq!(
+        one.built("float0").await.status.expect("a status").internal_ip.as_deref(),
+        Some("172.50.16.77")
+    );
 }
 
 #[tokio::test]

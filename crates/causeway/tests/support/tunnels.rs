@@ -50,6 +50,7 @@ pub(crate) async fn join(one: &Cluster, two: &Cluster, name: &str, gateway: &str
     }
     for (here, ..) in ends {
         here.up(name).await;
+        here.says(NS, name, "Reachable", "True", "Answered", PATIENCE).await;
     }
 }
 
@@ -127,6 +128,13 @@ impl Cluster {
     pub(crate) fn down(&self, name: &str, reason: &str) -> impl Future<Output = String> {
         let says = self.says(NS, name, "Ready", "False", reason, PATIENCE);
         async move { condition(&says.await, "Ready").expect("it was there").message.clone() }
+    }
+
+    /// Waits until a tunnel goes on with what was last known, for this reason; gives the sentence.
+    #[track_caller]
+    pub(crate) fn goes_on(&self, name: &str, reason: &str) -> impl Future<Output = String> {
+        let says = self.says(NS, name, "LastKnown", "True", reason, PATIENCE);
+        async move { condition(&says.await, "LastKnown").expect("it was there").message.clone() }
     }
 
     /// Waits until a condition of a tunnel has this status and reason, for its present generation.

@@ -138,6 +138,7 @@ fn body(status: &TunnelStatus, now: Timestamp) -> Value {
         "remoteGlobalnetCIDR": status.remote_globalnet,
         "ovnGwIP": status.ovn_gw_ip,
         "globalEgressIP": status.egress,
+        "roundTripMilliseconds": status.round_trip,
         "observedGeneration": status.observed_generation,
         "conditions": condition::written(&status.conditions, now),
     })

@@ -171,8 +171,7 @@ fn start_kube_ovn(room: &Arc<Vpc>, sources: &mut Sources<'_, Vpc>) {
         Event::Subnets(change)
     });
     let vpcs = Watch::<kube_ovn::Vpc>::new(Api::all(client()));
-    sources
-        .watch("vpcs", vpcs, by_name(|vpc| Some(parse::vpc(vpc))), |change, _| Event::Vpcs(change));
+    sources.watch("vpcs", vpcs, by_name(|vpc| Some(parse::vpc(vpc))), |change, _| Event::Vpcs(change));
 }
 
 /// What Submariner says of this cluster, unless it is given: what is not read needs no right to be read.

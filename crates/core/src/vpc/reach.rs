@@ -5,7 +5,7 @@
 //! router; not every router answers, so only one that did before is missed. One answer makes a new tunnel reachable;
 //! after that a change of mind takes [`MISSES`] or [`ANSWERS`] in a row, so nothing flaps when a packet is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::want::TunnelWant;
 use crate::names::{GatewayName, ObjectKey};
@@ -100,6 +100,15 @@ impl Level {
     }
 }
 
+/// So many times are remembered.
+const TIMES: usize = 8;
+
+/// A time to show: that of before while the present one is of the same size, in whatever unit.
+pub(super) fn steady(shown: Option<u32>, now: Option<u32>) -> Option<u32> {
+    let is_near = |(shown, now): &(u32, u32)| *now / 3 <= *shown && *shown / 3 <= *now;
+    shown.zip(now).filter(is_near).map_or(now.or(shown), |(shown, _)| Some(shown))
+}
+
 /// What was heard of one tunnel's peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Asked {
@@ -113,8 +122,8 @@ struct Asked {
     astray: Option<String>,
     /// Rounds in a row in which it could not be asked.
     unasked: u8,
-    /// Smoothed.
-    micros: Option<u32>,
+    /// The last times that it took: a machine that is busy makes some of them long.
+    times: VecDeque<u32>,
     /// As shown: it follows only large changes, or every round would be a write.
     shown: Option<u32>,
 }
@@ -123,7 +132,17 @@ impl Asked {
     fn new(tunnel: TunnelWant, since: u64, answers_behind: bool) -> Self {
         let far = Level { holds: answers_behind.then_some(true), against: 0 };
         let (near, straight) = (Level::default(), Level { holds: Some(true), against: 0 });
-        Self { tunnel, since, near, far, straight, astray: None, unasked: 0, micros: None, shown: None }
+        Self {
+            tunnel,
+            since,
+            near,
+            far,
+            straight,
+            astray: None,
+            unasked: 0,
+            times: VecDeque::new(),
+            shown: None,
+        }
     }
 
     fn take(&mut self, answer: &Answer) {
@@ -149,18 +168,16 @@ impl Asked {
     }
 
     fn time(&mut self, micros: Option<u32>) {
-        self.micros = match (self.micros, micros) {
-            (Some(before), Some(now)) => Some((before / 8 * 7).saturating_add(now / 8)),
-            (before, now) => now.or(before),
-        };
-        let (Some(now), Some(shown)) = (self.micros, self.shown) else {
-            self.shown = self.micros;
-            return;
-        };
-        let (slower, faster) = (shown.saturating_mul(3).saturating_add(10_000), shown / 4);
-        if now > slower || now < faster {
-            self.shown = self.micros;
+        self.times.extend(micros);
+        if self.times.len() > TIMES {
+            self.times.pop_front();
         }
+        self.shown = steady(self.shown, self.micros());
+    }
+
+    /// The shortest of the last few.
+    fn micros(&self) -> Option<u32> {
+        self.times.iter().min().copied()
     }
 
     fn reach(&self) -> Reach {
@@ -202,7 +219,7 @@ impl Reaches {
     /// The time that a tunnel's peer takes to answer, in microseconds.
     pub(super) fn micros(&self, gateway: &GatewayName, key: &ObjectKey) -> Option<u32> {
         let heard = self.0.get(gateway)?;
-        heard.asked.get(heard.owners.get(key)?)?.micros
+        heard.asked.get(heard.owners.get(key)?)?.micros()
     }
 
     /// These tunnels, by link, are built on a pod of a gateway, and no others. What was heard before of one that is built

@@ -5,7 +5,7 @@ use super::ends;
 use super::gateways::Located;
 use super::objects::{Ends, Tunnel};
 use super::outcome::Trouble;
-use super::reach::Reach;
+use super::reach::{Reach, steady};
 use super::state::State;
 use super::want::{EgressRange, TunnelWant};
 use crate::condition::{Conditions, Truth};
@@ -36,6 +36,8 @@ pub struct TunnelStatus {
     pub egress: Vec<String>,
     /// `cluster/gateway` of the other end, for people.
     pub peer: Option<String>,
+    /// About how long the peer takes to answer, in milliseconds.
+    pub round_trip: Option<u32>,
     /// The generation that all this is about.
     pub observed_generation: Option<i64>,
     /// The conditions, others' too.
@@ -165,6 +167,7 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
             for kind in [ROUTED, UNDERLAY, SEGMENT_SIZE, REACHABLE, LAST_KNOWN] {
                 status.conditions.remove(kind);
             }
+            status.round_trip = None;
             for kind in [PROGRAMMED, READY] {
                 set(&mut status, tunnel, kind, false, trouble.reason(), trouble.to_string());
             }
@@ -172,8 +175,7 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
         // A look that fails says nothing of the tunnel: what was down is, and what was up may be.
         compile::Verdict::Unseen(trouble) => {
             let ready = status.conditions.get(READY);
-            let was_down =
-                ready.is_none_or(|ready| ready.status == Truth::False || ready.reason == PROBING);
+            let was_down = ready.is_none_or(|ready| ready.status == Truth::False || ready.reason == PROBING);
             let truth = if was_down { Truth::False } else { Truth::Unknown };
             if !was_down {
                 set(&mut status, tunnel, REACHABLE, Truth::Unknown, trouble.reason(), trouble.to_string());
@@ -220,6 +222,13 @@ fn reachable(
     dropped: Option<&str>,
 ) -> Result<(), (Truth, &'static str, String)> {
     let peer = status.peer.clone().unwrap_or_default();
+    let answered = match reach {
+        Reach::Answers { micros, .. } => micros.map(|micros| micros.div_ceil(1000)),
+        _ => None,
+    };
+    // What stands there is no news while it is of that size: a controller that starts anew would write it otherwise.
+    status.round_trip = answered.and(steady(status.round_trip, answered));
+    let time = status.round_trip.map(|time| format!(" within about {time} ms")).unwrap_or_default();
     let (remote, range) = (want.remote, want.remote_range);
     let mut say = |truth: Truth, reason: &str, message: &str| {
         set(status, tunnel, REACHABLE, truth, reason, message.into());
@@ -229,8 +238,7 @@ fn reachable(
         Err((truth, reason, message))
     };
     match reach {
-        Reach::Answers { micros, behind } => {
-            let time = micros.map(|micros| format!(" within about {}", in_words(micros))).unwrap_or_default();
+        Reach::Answers { behind, .. } => {
             let (reason, what) = if *behind {
                 (ANSWERED, "and so does what lies behind it")
             } else {
@@ -300,14 +308,6 @@ fn reachable(
             "ForwardDropped",
             format!("the peer answers, but this gateway passes no packet on: {by} drops them all"),
         )),
-    }
-}
-
-/// A time, roughly, for people.
-fn in_words(micros: u32) -> String {
-    match micros {
-        0..1000 => "a millisecond".into(),
-        _ => format!("{} ms", micros.div_ceil(1000)),
     }
 }
 

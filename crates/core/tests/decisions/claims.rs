@@ -27,7 +27,8 @@ fn of_two_clusters_that_claim_the_same_addresses_none_is_believed_and_the_one_in
 fn what_submariner_says_of_a_cluster_is_a_claim_too() {
     let mut world = World::new();
     world.tunnel("ns1/demo", |_| {});
-    let claim = |range: &str| Event::Globalnets(Change::Put("cluster9".into(), range.parse().expect("range")));
+    let claim =
+        |range: &str| Event::Globalnets(Change::Put("cluster9".into(), range.parse().expect("range")));
     world.state.apply(claim("242.1.128.0/17"));
     assert_eq!(world.reason("ns1/demo"), "ClustersOverlap");
     world.state.apply(claim("242.9.0.0/16"));
@@ -48,7 +49,10 @@ fn a_claim_that_became_bad_leaves_what_was_built_as_it_was_and_says_so() {
     let status = world.status("ns1/demo").expect("a status");
     let condition = status.conditions.get(LAST_KNOWN).expect("it is said");
     assert_eq!(condition.reason, "ClustersOverlap");
-    assert!(condition.message.contains("cluster2") && condition.message.contains("cluster3"), "{condition:?}");
+    assert!(
+        condition.message.contains("cluster2") && condition.message.contains("cluster3"),
+        "{condition:?}"
+    );
 }
 
 #[test]

@@ -358,7 +358,7 @@ fn two_members_whose_names_could_be_one_both_work_and_neither_unseats_the_other(
         let want = world.want("gw1");
         want.tunnels.values().map(|tunnel| tunnel.remote.to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(leads_to(&world), ["172.50.16.41"], "both have one range here, and the older tunnel has it");
+    assert_eq!(leads_to(&world), ["172.50.16.41", "172.50.16.51"]);
     world.state.apply(Event::Copies(Change::Gone("gw1.a-b".into())));
     for home in homes {
         bring(&mut world, home);

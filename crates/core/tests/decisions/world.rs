@@ -8,7 +8,8 @@ use causeway_core::vpc::exchange::{RECORD_NAMESPACE, Record, RecordObject};
 use causeway_core::vpc::member::{Member, Renewal};
 use causeway_core::vpc::naming::{copy_name, home_name};
 use causeway_core::vpc::objects::{
-    Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, TUNNEL_FINALIZER, Tunnel, TunnelSpec, Vpc, Workload,
+    Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, TUNNEL_FINALIZER, Tunnel, TunnelSpec, Vpc,
+    Workload,
 };
 use causeway_core::vpc::outcome::judge;
 use causeway_core::vpc::status::{self, Finalizer, READY, TunnelStatus};
@@ -177,8 +178,10 @@ impl World {
 
     /// The same of a record that is in another namespace at home.
     pub(crate) fn copy_from(&mut self, namespace: &str, of: &str, address: &str) {
-        let mut copy =
-            Self::facts(of, "submariner-k8s-broker", &copy_name(&peer(of)), address, "242.9.0.0/16");
+        // Each cluster has a range of its own.
+        let number = peer(of).cluster.as_str().bytes().fold(9u8, |sum, byte| sum.wrapping_add(byte));
+        let range = format!("242.{number}.0.0/16");
+        let mut copy = Self::facts(of, "submariner-k8s-broker", &copy_name(&peer(of)), address, &range);
         copy.origin_namespace = Some(namespace.into());
         self.state.apply(Event::Copies(Change::Put(copy.key.name().into(), copy)));
     }

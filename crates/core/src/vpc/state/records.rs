@@ -42,7 +42,8 @@ impl State {
         let clusters: BTreeSet<ClusterId> = changed
             .iter()
             .flat_map(|(cluster, range)| {
-                let others = self.ranges.around(*range).map(|(other, _)| other).filter(move |it| *it != cluster);
+                let others =
+                    self.ranges.around(*range).map(|(other, _)| other).filter(move |it| *it != cluster);
                 others.cloned().collect::<Vec<_>>()
             })
             .collect();
