@@ -301,7 +301,7 @@ async fn what_cannot_be_seen_is_said_and_is_no_success() {
     assert_eq!((unread.code, unread.out.as_str()), (2, ""), "{unread:?}");
     assert!(unread.err.contains("cannot list resource \"vpcnattunnels\""), "{unread:?}");
     one.create(&support::tunnels::vxlan("demo", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
-    one.up("demo").await;
+    one.built("demo").await;
     let blind = refused("pods/exec").await;
     assert_eq!(blind.code, 2, "{blind:?}");
     assert!(blind.out.contains("unseen: gateway in cluster1"), "{blind:?}");

@@ -270,10 +270,11 @@ async fn new_coordinates_of_the_broker_are_followed() {
 
 /// Puts a record at the broker as it is.
 async fn plant(broker: &Cluster, name: &str, labels: Value, address: &str) {
+    let range = if labels["localCluster"] == "b" { "242.8.0.0/16" } else { "242.9.0.0/16" };
     let record = json!({
         "apiVersion": "kubeovn.ustc.io/v1", "kind": "GatewayExIp",
         "metadata": {"name": name, "namespace": MEETING, "labels": labels},
-        "spec": {"externalip": address, "globalnetcidr": "242.9.0.0/16"},
+        "spec": {"externalip": address, "globalnetcidr": range},
     });
     broker.apply(&record.to_string()).await.ok();
 }
@@ -305,7 +306,7 @@ async fn two_members_whose_names_could_be_one_both_have_their_tunnels() {
     let earlier = json!({
         "apiVersion": "kubeovn.ustc.io/v1", "kind": "GatewayExIp",
         "metadata": {"name": "gw2-a-b", "namespace": SYSTEM, "labels": labels_of("b", "gw2-a")},
-        "spec": {"externalip": "172.50.16.52", "globalnetcidr": "242.9.0.0/16"},
+        "spec": {"externalip": "172.50.16.52", "globalnetcidr": "242.8.0.0/16"},
     });
     one.apply(&earlier.to_string()).await.ok();
     plant(&broker, "gw1-a.b", labels_of("b", "gw1-a"), "172.50.16.51").await;

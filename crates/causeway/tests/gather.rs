@@ -178,5 +178,6 @@ async fn no_secret_of_any_object_is_in_the_archive() {
         "what helps stays: {discovery}"
     );
     let missed = std::fs::read_to_string(folder.join("NOT_GATHERED.txt")).expect("it");
-    assert!(missed.contains("logs/it.log"), "{missed}");
+    assert!(missed.contains("metrics/it.txt"), "{missed}");
+    assert!(!missed.contains("Status {"), "in words: {missed}");
 }

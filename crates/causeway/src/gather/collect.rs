@@ -9,6 +9,7 @@ use causeway_api::vpc::foreign::{kube_ovn, submariner};
 use causeway_api::vpc::parse::{GATEWAY_CONTAINER, GATEWAY_LABEL};
 use causeway_api::vpc::{GatewayExIp, LooseTunnel};
 use causeway_controller::vpc::exec::PodExec;
+use causeway_controller::words::describe;
 use causeway_core::ObjectKey;
 use causeway_core::rules::Kind;
 use causeway_datapath::Run;
@@ -182,7 +183,7 @@ impl<W: Write> Collector<'_, W> {
     async fn get(&self, path: &str) -> Result<String, String> {
         let request = Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
         let answer = timeout(LIMIT, self.client.request_text(request)).await;
-        answer.map_err(|_| "no answer in time".to_owned())?.map_err(|error| error.to_string())
+        answer.map_err(|_| "no answer in time".to_owned())?.map_err(|error| describe(&error))
     }
 
     fn or_note<T>(&mut self, what: &str, had: Result<T, String>) -> Option<T> {

@@ -9,7 +9,6 @@ use super::objects::{PodRef, Tunnel};
 use super::outcome::{Outcome, Trouble, Visit};
 use super::reach::Reach;
 use super::state::State;
-use super::status::READY;
 use super::tunnels::{self, gateway_of};
 use super::want::{Inbound, TunnelWant, Want};
 use crate::names::{GatewayName, ObjectKey};
@@ -125,24 +124,16 @@ pub(super) fn verdict<'a>(state: &'a State, tunnel: &'a Tunnel) -> Verdict<'a> {
         Ok(visit) => match visit.tunnels.get(&tunnel.key) {
             Some((built, problem)) if built == want => match problem {
                 Some(trouble) => Verdict::Down(trouble.clone()),
-                None => {
-                    let reach = state.reaches.of(gateway, &tunnel.key);
-                    // What was said of it stays until there is something else to say.
-                    let says_something = tunnel.status.conditions.get(READY).is_some();
-                    if reach == Reach::Awaited || reach == Reach::Asked && says_something {
-                        return Verdict::Awaited;
-                    }
-                    Verdict::Up {
-                        want,
-                        gateway,
-                        located,
-                        arp_off: visit.arp_off,
-                        dropped: visit.dropped.as_deref(),
-                        reach,
-                        doubt: admission.and_then(|admission| admission.doubt(&tunnel.key)),
-                        unclamped: visit.unclamped.get(&tunnel.key).map(String::as_str),
-                    }
-                }
+                None => Verdict::Up {
+                    want,
+                    gateway,
+                    located,
+                    arp_off: visit.arp_off,
+                    dropped: visit.dropped.as_deref(),
+                    reach: state.reaches.of(gateway, &tunnel.key),
+                    doubt: admission.and_then(|admission| admission.doubt(&tunnel.key)),
+                    unclamped: visit.unclamped.get(&tunnel.key).map(String::as_str),
+                },
             },
             _ => Verdict::Awaited,
         },

@@ -8,7 +8,7 @@ use super::outcome::Trouble;
 use super::reach::{Reach, steady};
 use super::state::State;
 use super::want::{EgressRange, TunnelWant};
-use crate::condition::{Conditions, Truth};
+use crate::condition::{Condition, Conditions, Truth};
 use crate::names::{GatewayName, ObjectKey};
 
 /// The status of a tunnel: the contract's fields as text, and conditions.
@@ -148,12 +148,18 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
     }
     match verdict {
         compile::Verdict::Up { want, gateway, located, arp_off, dropped, reach, doubt, unclamped } => {
+            if is_said(tunnel, &reach) {
+                return None;
+            }
             fill(&mut status, state, want, gateway, located, doubt.is_some());
             let sentence = up_sentence(state, want, gateway);
             let in_place = format!("all that the tunnel needs is in place on gateway {gateway}");
             set(&mut status, tunnel, PROGRAMMED, true, "InPlace", in_place);
-            let ready = reachable(&mut status, tunnel, want, &reach, dropped);
-            match ready {
+            // One that was up is, until its peer was asked often enough.
+            let stays_up = matches!(reach, Reach::Awaited | Reach::Asked) && status.conditions.is_true(READY);
+            let ready = (!stays_up).then(|| reachable(&mut status, tunnel, want, &reach, dropped));
+            match ready.unwrap_or(Ok(())) {
+                Ok(()) if stays_up => {}
                 Ok(()) => set(&mut status, tunnel, READY, true, "Up", sentence),
                 Err((truth, reason, message)) => set(&mut status, tunnel, READY, truth, reason, message),
             }
@@ -188,6 +194,18 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
     }
     ends::set_condition(&mut status, state, tunnel);
     Some(status)
+}
+
+/// Whether there is nothing to say beside what is said, until more is heard of the peer.
+fn is_said(tunnel: &Tunnel, reach: &Reach) -> bool {
+    let conditions = &tunnel.status.conditions;
+    let is_now = |it: &Condition| it.is_true() && it.observed_generation == Some(tunnel.generation);
+    let is_in_place = conditions.get(PROGRAMMED).is_some_and(is_now);
+    match reach {
+        Reach::Awaited => is_in_place || conditions.get(READY).is_none(),
+        Reach::Asked => is_in_place,
+        _ => false,
+    }
 }
 
 fn fill(

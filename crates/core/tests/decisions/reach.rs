@@ -79,11 +79,14 @@ fn what_lies_behind_the_peer_is_missed_also_by_a_controller_that_came_later() {
 fn answers_to_questions_from_before_a_change_do_not_count() {
     let mut world = up();
     world.change("ns1/demo", |tunnel| {
+        tunnel.generation = 2;
         tunnel.spec.as_mut().expect("valid").kind =
             causeway_core::vpc::TunnelKind::Vxlan { vni: 7, port: 4789 };
     });
     world.build_under(1, "gw1");
     assert!(world.probe_under(0, "gw1", YES, None).is_empty(), "the link of before answered");
+    says(&world, READY, Truth::True, "Up");
+    world.write("ns1/demo");
     assert_eq!(world.status("ns1/demo"), None, "the new one was not heard of");
     world.probe_under(1, "gw1", Near::Silent, None);
     assert_eq!(world.status("ns1/demo"), None, "what was said stays for a moment");
