@@ -2,6 +2,8 @@
 
 #[path = "exchange/ids.rs"]
 mod ids;
+#[path = "exchange/known.rs"]
+mod known;
 #[path = "exchange/sources.rs"]
 mod sources;
 mod support;

@@ -200,12 +200,7 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
 fn is_said(tunnel: &Tunnel, reach: &Reach) -> bool {
     let conditions = &tunnel.status.conditions;
     let is_now = |it: &Condition| it.is_true() && it.observed_generation == Some(tunnel.generation);
-    let is_in_place = conditions.get(PROGRAMMED).is_some_and(is_now);
-    match reach {
-        Reach::Awaited => is_in_place || conditions.get(READY).is_none(),
-        Reach::Asked => is_in_place,
-        _ => false,
-    }
+    matches!(reach, Reach::Awaited | Reach::Asked) && conditions.get(PROGRAMMED).is_some_and(is_now)
 }
 
 fn fill(
