@@ -1,12 +1,15 @@
 //! The `causeway` command: the controller, the sandbox, and small helps for people.
 
+#[cfg(feature = "diagnose")]
 mod check;
 mod clusters;
 #[cfg(feature = "completion")]
 mod completion;
 mod controller;
 mod daemon;
+#[cfg(feature = "diagnose")]
 mod diagnose;
+#[cfg(feature = "diagnose")]
 mod gather;
 mod networks;
 #[cfg(feature = "node")]
@@ -55,17 +58,20 @@ enum Command {
     /// Looks at objects, gateways and, by a few pings from inside the gateway, at packets; changes nothing. With the peer's
     /// kubeconfig or context too, it looks at both ends. Exits with 0 if all is well, with 1 if a hop is broken, and with 2
     /// if that could not be seen.
+    #[cfg(feature = "diagnose")]
     Diagnose(diagnose::Args),
     /// Transfer something between two clusters' workloads: echoes, long packets and some megabytes over TCP.
     ///
     /// Runs commands in two pods that are there already, and creates nothing. The one that speaks first needs bash, head, yes,
     /// sha1sum and ping, the other one sh, and perl or python3. Exits with 0 if all arrived, with 1 if it did not, and
     /// with 2 if it could not be tried.
+    #[cfg(feature = "diagnose")]
     Check(check::Args),
     /// Gather everything that a stranger needs to help, in one archive, secrets left out.
     ///
     /// Objects, what gateways hold, the controller's logs and metrics, and what `status` and `diagnose` say. Exits with 0 if
     /// all could be read, and with 2 if not: then the archive holds what could, and says what not.
+    #[cfg(feature = "diagnose")]
     Gather(gather::Args),
     /// Rules as data planes see them: what they get, and who they are.
     #[command(subcommand)]
@@ -126,8 +132,11 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
             runtime()?.block_on(node::run(args))
         })),
         Command::Status(args) => runtime()?.block_on(status::run(args)),
+        #[cfg(feature = "diagnose")]
         Command::Diagnose(args) => runtime()?.block_on(diagnose::run(args)),
+        #[cfg(feature = "diagnose")]
         Command::Check(args) => runtime()?.block_on(check::run(args)),
+        #[cfg(feature = "diagnose")]
         Command::Gather(args) => runtime()?.block_on(gather::run(args)),
         Command::Rules(command) => runtime()?.block_on(rules::run(command)),
         Command::Crds { enable } => {

@@ -2,7 +2,9 @@
 //!
 //! In a pipe every row is one line.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::IsTerminal;
+#[cfg(feature = "diagnose")]
+use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthStr;
 
@@ -95,6 +97,7 @@ pub(crate) fn terminal() -> Option<(usize, usize)> {
         .filter(|(columns, lines)| *columns > 0 && *lines > 0)
 }
 
+#[cfg(feature = "diagnose")]
 /// Prints; whoever closes the pipe has read enough.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();

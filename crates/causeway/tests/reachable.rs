@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::Api;
@@ -78,16 +78,12 @@ async fn ready_goes_when_packets_do_not_cross_and_comes_back_when_they_do() {
     for Fault { at_far_end, put, mend, here, there } in faults {
         let site = if at_far_end { &two } else { &one };
         let iptables = site.iptables("gw1").await;
-        let began = Instant::now();
         site.in_gateway("gw1", &format!("{iptables} -w 5 {put}")).await.ok();
         tokio::join!(not_ready(&one, "demo", here), not_ready(&two, "demo", there));
-        println!("{put}: said after {:?}", began.elapsed());
         let lost = one.in_client(&format!("ping -n -c 3 -i 0.2 -W 1 {FAR}")).await;
         assert!(lost.out.contains(" 0 received"), "{put}: {lost:?}");
-        let began = Instant::now();
         site.in_gateway("gw1", &format!("{iptables} -w 5 {mend}")).await.ok();
         tokio::join!(ready(&one, "demo"), ready(&two, "demo"));
-        println!("{mend}: said after {:?}", began.elapsed());
         one.reaches(FAR).await;
     }
     let rule = "ip rule add to 242.1.0.0/16 blackhole";

@@ -120,6 +120,7 @@ fn tunnel_status(status: &VpcNatTunnelStatus) -> TunnelStatus {
         globalnet: status.globalnet_cidr.clone(),
         remote_globalnet: status.remote_globalnet_cidr.clone(),
         round_trip: status.round_trip_milliseconds,
+        answered_behind: status.answered_behind.unwrap_or_default(),
         ovn_gw_ip: status.ovn_gw_ip.clone(),
         egress: status.global_egress_ip.clone(),
         peer: status.peer.clone(),

@@ -152,6 +152,9 @@ pub struct VpcNatTunnelStatus {
     /// About how long the peer takes to answer through the tunnel; it changes with the size of that only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_milliseconds: Option<u32>,
+    /// Whether what lies behind the peer has answered through the tunnel, so that its silence means something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_behind: Option<bool>,
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,

@@ -30,6 +30,11 @@ sum() { sha1sum | while read -r sum _; do echo "$sum"; done; }
 now() { read -r uptime _ </proc/uptime && say "$1" "$uptime"; }
 [[ $port != 0 ]] || finish 0
 say sent "$(content | sum)"
+# A connection is given up by the kernel after two minutes only.
+if command -v timeout >/dev/null && ! timeout 10 bash -c 'exec 3<>"/dev/tcp/$0/$1"' "$target" "$port"; then
+  say refused "no connection to port $port of $target within 10 s"
+  finish 0
+fi
 exec 3<>"/dev/tcp/$target/$port" || { say refused "no connection to port $port of $target"; finish 0; }
 now begin
 if [[ $echoes == yes ]]; then

@@ -4,6 +4,7 @@
 //! and [`trouble`] says in one line what is wrong with it and what to do.
 
 mod kubeconfig;
+#[cfg(feature = "diagnose")]
 mod list;
 mod trouble;
 
@@ -14,6 +15,7 @@ use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 
 use kubeconfig::Kubeconfigs;
+#[cfg(feature = "diagnose")]
 pub(crate) use list::{Listed, list};
 pub(crate) use trouble::Trouble;
 
@@ -61,6 +63,7 @@ pub(crate) struct Clusters {
 }
 
 impl Clusters {
+    #[cfg(feature = "diagnose")]
     /// Connects to all of them.
     pub(crate) async fn reach(&self) -> Result<Reached, Trouble> {
         if self.kubeconfig.len() < 2 {

@@ -34,6 +34,15 @@ pub(super) fn object(end: &End) -> Option<Finding> {
     if let Some(taken) = taken {
         return Some(finding.broken(&taken.message, "give one of the two clusters another id"));
     }
+    // What only the controller's flags decide.
+    let refused = tunnel
+        .status
+        .conditions
+        .get("Ready")
+        .filter(|it| it.reason == "NamespaceNotAllowed" && !it.is_true());
+    if let Some(refused) = refused {
+        return Some(finding.broken(&refused.message, "add the namespace to the Vpc, or move the tunnel"));
+    }
     Some(trouble(end, &finding).unwrap_or(finding))
 }
 

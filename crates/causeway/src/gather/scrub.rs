@@ -59,9 +59,28 @@ fn fields(value: &mut Value) {
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(fields),
+        Value::Array(items) => list(items),
         Value::String(string) => *string = text(string),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The items of a list. A flag that is called like a secret may have its value in the next one.
+fn list(items: &mut [Value]) {
+    let mut is_next = false;
+    for item in items {
+        match item {
+            Value::String(flag) if flag.starts_with('-') && !flag.contains('=') => is_next = is_telling(flag),
+            Value::String(value) if std::mem::take(&mut is_next) => *value = LEFT_OUT.into(),
+            // A header, say: a name and a value beside it.
+            Value::Object(pair) if pair.get("name").and_then(Value::as_str).is_some_and(is_telling) => {
+                if let Some(value) = pair.get_mut("value") {
+                    *value = LEFT_OUT.into();
+                }
+            }
+            _ => is_next = false,
+        }
+        fields(item);
     }
 }
 

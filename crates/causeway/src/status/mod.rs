@@ -127,6 +127,7 @@ async fn show(args: &Args, reached: Reached) -> anyhow::Result<u8> {
     Ok(document.code())
 }
 
+#[cfg(feature = "diagnose")]
 /// The same as a document, for whoever gathers.
 pub(crate) async fn document(reached: Reached) -> serde_json::Result<serde_json::Value> {
     let scope = Scope { namespace: None, prefix: DEFAULT_PREFIX.into() };

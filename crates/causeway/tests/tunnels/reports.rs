@@ -59,11 +59,12 @@ async fn every_field_of_the_status_is_filled_and_the_spec_is_never_written() {
     assert_eq!(tunnel.finalizers(), ["tunnel.finalizer.ustc.io"]);
     let mut status = serde_json::to_value(&tunnel.status).expect("JSON");
     let conditions = status["conditions"].take();
+    assert!(status["answeredBehind"].take().is_boolean(), "{status}");
     assert!(status["roundTripMilliseconds"].take().as_u64().is_some_and(|time| time > 0), "{status}");
     assert_eq!(
         status,
         json!({
-            "conditions": null, "roundTripMilliseconds": null, "initialized": true, "observedGeneration": 1, "type": "vxlan",
+            "conditions": null, "roundTripMilliseconds": null, "answeredBehind": null, "initialized": true, "observedGeneration": 1, "type": "vxlan",
             "internalIp": "172.50.16.11", "remoteIp": "172.50.16.21", "interfaceAddr": "10.100.0.1/24",
             "localGw": "gw1", "natGwDp": "gw1", "peer": "cluster2/gw1", "ovnGwIP": "10.0.1.1",
             "globalnetCIDR": "242.0.0.0/16", "remoteGlobalnetCIDR": "242.1.0.0/16",

@@ -138,7 +138,7 @@ impl OfTunnels {
             Some(Series {
                 up: tunnel.status.conditions.is_true(READY),
                 reachable: match state.reach(&gateway, &tunnel.key) {
-                    Reach::Awaited | Reach::Asked | Reach::NotAsked => None,
+                    Reach::Awaited | Reach::Asked | Reach::NotAsked | Reach::Unheard => None,
                     Reach::Answers { .. } => Some(true),
                     Reach::Silent | Reach::SilentBehind | Reach::Astray(_) => Some(false),
                 },

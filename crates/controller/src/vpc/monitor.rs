@@ -39,7 +39,8 @@ const FLOOR: Duration = Duration::from_millis(250);
 /// One that ended is opened again no sooner than this after its start.
 const SHORTEST_LIFE: Duration = Duration::from_secs(1);
 
-/// A round of questions to the peers of a thousand silent tunnels prints its lines some seconds apart.
+/// Whoever asks the tunnels' peers says something every 20 s at least, in a round of a thousand silent ones some seconds
+/// apart.
 const UNHEARD: Duration = Duration::from_secs(60);
 
 /// The open monitors. Dropping one ends its command in the gateway.
@@ -284,14 +285,16 @@ impl Session {
                     self.visit();
                     continue;
                 }
+                // Whoever asks is gone or hangs: it begins anew with the monitor.
                 Err(_) if unheard < silence => {
-                    unheard = Instant::now() + UNHEARD;
-                    self.tell(|gateway, pod_uid| Event::Unheard(gateway, pod_uid));
-                    continue;
+                    self.tell(Event::Unheard);
+                    return;
                 }
                 Err(_) => return,
             };
-            silence = Instant::now() + MISSED * self.interval;
+            if !matches!(heard, Heard::Probed { .. }) {
+                silence = Instant::now() + MISSED * self.interval;
+            }
             match heard {
                 Heard::Listening => {
                     self.ending.began = true;

@@ -78,7 +78,7 @@ impl Vpc {
     /// condition itself.
     fn announce_change(&self, term: &Term, tunnel: &Tunnel, wanted: &TunnelStatus) {
         if let Some(news) = peer_moved(&tunnel.status, wanted) {
-            self.announce(term, tunnel, false, PEER_MOVED, news);
+            self.announce(term, tunnel, true, PEER_MOVED, news);
         }
         for kind in [READY, PEER_AGREES, CLEANUP_BLOCKED, LAST_KNOWN] {
             let (before, after) = (tunnel.status.conditions.get(kind), wanted.conditions.get(kind));
@@ -139,6 +139,7 @@ fn body(status: &TunnelStatus, now: Timestamp) -> Value {
         "ovnGwIP": status.ovn_gw_ip,
         "globalEgressIP": status.egress,
         "roundTripMilliseconds": status.round_trip,
+        "answeredBehind": status.answered_behind,
         "observedGeneration": status.observed_generation,
         "conditions": condition::written(&status.conditions, now),
     })

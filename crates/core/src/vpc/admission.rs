@@ -261,7 +261,10 @@ impl Grounds<'_> {
     fn allows(&self, tunnel: &Tunnel) -> Result<(), Trouble> {
         let namespace = tunnel.key.namespace();
         let refusal = |why: String| Trouble::NamespaceNotAllowed(why);
-        match self.vpc.filter(|_| self.own.given.restrict_namespaces) {
+        if !self.own.given.restrict_namespaces {
+            return Ok(());
+        }
+        match self.vpc {
             Some((name, Some(vpc))) if !vpc.namespaces.is_empty() && !vpc.namespaces.contains(namespace) => {
                 Err(refusal(format!(
                     "gateway {} serves Vpc {name}, which is not for namespace {namespace}; add it to the Vpc's spec.namespaces, or \
@@ -273,7 +276,11 @@ impl Grounds<'_> {
                 "Vpc {name} of gateway {} is not known, so neither is whether it is for namespace {namespace}",
                 self.gateway
             ))),
-            Some((_, Some(_))) | None => Ok(()),
+            None => Err(Trouble::GatewayIncomplete(format!(
+                "which Vpc gateway {} serves is not known, so neither is whether that is for namespace {namespace}",
+                self.gateway
+            ))),
+            Some((_, Some(_))) => Ok(()),
         }
     }
 
@@ -306,7 +313,12 @@ impl Grounds<'_> {
         }
         // The one in use stands: who claims it beside is the one to be asked.
         let is_used = tunnel.established(self.gateway).is_some_and(|it| it.range == Some(remote_range));
-        if let Some((other, others)) = self.ranges.rival(remote_range, &peer.cluster, self.own.cluster())
+        // A claim that nobody may make, as to everything, is nobody's rival.
+        let counts = |range: Ipv4Cidr| {
+            self.own.given.within.is_none_or(|within| within.covers(range)) && !super::plan::is_nobodys(range)
+        };
+        let rival = self.ranges.rival(remote_range, &peer.cluster, self.own.cluster(), counts);
+        if let Some((other, others)) = rival
             && !is_used
         {
             let (cluster, other) = (peer.cluster.clone(), other.clone());

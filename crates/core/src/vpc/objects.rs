@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use super::status::{ANSWERED, REACHABLE, SILENT_BEHIND, TunnelStatus};
+use super::status::TunnelStatus;
 use super::want::{EgressRange, Established, TunnelKind, TunnelWant};
 use crate::names::{ClusterId, GatewayName, HostAddr, Ipv4Cidr, LinkName, ObjectKey};
 use crate::room::is_later;
@@ -91,10 +91,10 @@ impl Tunnel {
 
     /// Whether its status says that what lies behind its peer has answered, when it was built like that.
     pub(super) fn answered_behind(&self, built: &TunnelWant) -> bool {
-        let reachable = self.status.conditions.get(REACHABLE);
-        let same = self.status.remote_ip == Some(built.remote.to_string())
-            && self.status.remote_globalnet == Some(built.remote_range.to_string());
-        same && reachable.is_some_and(|it| it.reason == ANSWERED || it.reason == SILENT_BEHIND)
+        let TunnelStatus { remote_ip, remote_globalnet, answered_behind, .. } = &self.status;
+        *answered_behind
+            && *remote_ip == Some(built.remote.to_string())
+            && *remote_globalnet == Some(built.remote_range.to_string())
     }
 
     /// Whether this is a later version of the object than another.

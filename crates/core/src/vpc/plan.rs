@@ -10,6 +10,8 @@ mod index;
 mod rules;
 mod territory;
 
+pub(super) use territory::is_nobodys;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use self::index::Index;

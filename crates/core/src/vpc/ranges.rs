@@ -55,8 +55,10 @@ impl Ranges {
         range: Ipv4Cidr,
         theirs: &ClusterId,
         ours: Option<&ClusterId>,
+        counts: impl Fn(Ipv4Cidr) -> bool,
     ) -> Option<(&ClusterId, Ipv4Cidr)> {
-        self.around(range).find(|(cluster, _)| *cluster != theirs && Some(*cluster) != ours)
+        let is_rival = |cluster: &ClusterId| cluster != theirs && Some(cluster) != ours;
+        self.around(range).find(|(cluster, range)| is_rival(cluster) && counts(*range))
     }
 }
 
@@ -91,10 +93,13 @@ mod tests {
         let (cluster, range) = claimed("d", "242.1.0.0/16");
         let found: Vec<_> = ranges.around(range).map(|(cluster, _)| cluster.as_str()).collect();
         assert_eq!(found, ["a", "b"]);
-        assert_eq!(ranges.rival(range, &wide.0, Some(&narrow.0)), None);
-        assert_eq!(ranges.rival(range, &cluster, Some(&wide.0)).map(|(_, range)| range), Some(narrow.1));
+        assert_eq!(ranges.rival(range, &wide.0, Some(&narrow.0), |_| true), None);
+        let rival =
+            |ranges: &Ranges| ranges.rival(range, &cluster, Some(&wide.0), |_| true).map(|(_, range)| range);
+        assert_eq!(rival(&ranges), Some(narrow.1));
+        assert_eq!(ranges.rival(range, &cluster, Some(&wide.0), |_| false), None);
         assert!(ranges.take(Some(narrow.clone()), None).is_empty(), "another object still says so");
         assert_eq!(ranges.take(Some(narrow.clone()), None), [narrow]);
-        assert_eq!(ranges.rival(range, &cluster, Some(&wide.0)), None);
+        assert_eq!(rival(&ranges), None);
     }
 }

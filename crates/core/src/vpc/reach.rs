@@ -59,6 +59,8 @@ pub enum Reach {
     Asked,
     /// It cannot be asked.
     NotAsked,
+    /// Nobody has said for long whether it answers.
+    Unheard,
     /// It answers.
     Answers {
         /// About how long that takes, in microseconds.
@@ -122,6 +124,8 @@ struct Asked {
     astray: Option<String>,
     /// Rounds in a row in which it could not be asked.
     unasked: u8,
+    /// Whether there were no rounds for long.
+    unheard: bool,
     /// The last times that it took: a machine that is busy makes some of them long.
     times: VecDeque<u32>,
     /// As shown: it follows only large changes, or every round would be a write.
@@ -140,12 +144,14 @@ impl Asked {
             straight,
             astray: None,
             unasked: 0,
+            unheard: false,
             times: VecDeque::new(),
             shown: None,
         }
     }
 
     fn take(&mut self, answer: &Answer) {
+        self.unheard = false;
         match answer.near {
             Near::Answered(micros) => {
                 self.near.take(true);
@@ -182,11 +188,12 @@ impl Asked {
 
     fn reach(&self) -> Reach {
         match (self.near.holds, self.far.holds) {
+            _ if self.unheard => Reach::Unheard,
             _ if self.straight.holds == Some(false) => Reach::Astray(self.astray.clone().unwrap_or_default()),
+            (Some(false), _) => Reach::Silent,
             (_, _) if self.unasked >= MISSES => Reach::NotAsked,
             (None, _) if self.near.against == 0 => Reach::Awaited,
             (None, _) => Reach::Asked,
-            (Some(false), _) => Reach::Silent,
             (Some(true), Some(false)) => Reach::SilentBehind,
             (Some(true), behind) => Reach::Answers { micros: self.shown, behind: behind == Some(true) },
         }
@@ -219,7 +226,8 @@ impl Reaches {
     /// The time that a tunnel's peer takes to answer, in microseconds.
     pub(super) fn micros(&self, gateway: &GatewayName, key: &ObjectKey) -> Option<u32> {
         let heard = self.0.get(gateway)?;
-        heard.asked.get(heard.owners.get(key)?)?.micros()
+        let asked = heard.asked.get(heard.owners.get(key)?)?;
+        asked.micros().filter(|_| matches!(asked.reach(), Reach::Answers { .. }))
     }
 
     /// These tunnels, by link, are built on a pod of a gateway, and no others. What was heard before of one that is built
@@ -267,12 +275,12 @@ impl Reaches {
         })
     }
 
-    /// Nothing was heard for long: none of a pod's tunnels can be asked.
+    /// Nothing was heard for long of any of a pod's tunnels.
     pub(super) fn unheard(&mut self, gateway: &GatewayName, pod_uid: &str) -> Vec<ObjectKey> {
         self.each(gateway, pod_uid, |heard| {
             let mut changed = Vec::new();
-            for asked in heard.asked.values_mut().filter(|asked| asked.unasked < MISSES) {
-                asked.unasked = MISSES;
+            for asked in heard.asked.values_mut().filter(|asked| !asked.unheard) {
+                asked.unheard = true;
                 changed.push(asked.tunnel.owner.clone());
             }
             changed

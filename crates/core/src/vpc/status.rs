@@ -38,6 +38,8 @@ pub struct TunnelStatus {
     pub peer: Option<String>,
     /// About how long the peer takes to answer, in milliseconds.
     pub round_trip: Option<u32>,
+    /// Whether what lies behind the peer has ever answered, since it is that peer and that range.
+    pub answered_behind: bool,
     /// The generation that all this is about.
     pub observed_generation: Option<i64>,
     /// The conditions, others' too.
@@ -181,6 +183,10 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
         // A look that fails says nothing of the tunnel: what was down is, and what was up may be.
         compile::Verdict::Unseen(trouble) => {
             let ready = status.conditions.get(READY);
+            // Whoever refuses says it in other words each time; the first will do.
+            if ready.is_some_and(|ready| ready.status == Truth::Unknown && ready.reason == trouble.reason()) {
+                return None;
+            }
             let was_down = ready.is_none_or(|ready| ready.status == Truth::False || ready.reason == PROBING);
             let truth = if was_down { Truth::False } else { Truth::Unknown };
             if !was_down {
@@ -211,6 +217,8 @@ fn fill(
     located: &Located,
     in_doubt: bool,
 ) {
+    let peer = (Some(want.remote.to_string()), Some(want.remote_range.to_string()));
+    status.answered_behind &= peer == (status.remote_ip.clone(), status.remote_globalnet.clone());
     status.initialized = true;
     status.internal_ip = Some(want.local.to_string());
     status.remote_ip = Some(want.remote.to_string());
@@ -239,6 +247,7 @@ fn reachable(
         Reach::Answers { micros, .. } => micros.map(|micros| micros.div_ceil(1000)),
         _ => None,
     };
+    status.answered_behind |= matches!(reach, Reach::Answers { behind: true, .. });
     // What stands there is no news while it is of that size: a controller that starts anew would write it otherwise.
     status.round_trip = answered.and(steady(status.round_trip, answered));
     let time = status.round_trip.map(|time| format!(" within about {time} ms")).unwrap_or_default();
@@ -265,6 +274,10 @@ fn reachable(
         Reach::Awaited | Reach::Asked => {
             let message = format!("all is in place here, and {peer} has not answered yet");
             return not_so(Truth::Unknown, PROBING, message);
+        }
+        Reach::Unheard => {
+            let message = "nobody on the gateway has said for a minute whether the peer answers".to_owned();
+            return not_so(Truth::Unknown, "Unheard", message);
         }
         Reach::NotAsked => say(
             Truth::Unknown,

@@ -24,6 +24,21 @@ fn of_two_clusters_that_claim_the_same_addresses_none_is_believed_and_the_one_in
 }
 
 #[test]
+fn a_claim_that_nobody_may_make_denies_nobody_theirs() {
+    let mut world = World::new();
+    world.record("cluster9/gw1", "172.50.16.91", "0.0.0.0/0");
+    world.tunnel("ns1/demo", |_| {});
+    world.visit("gw1");
+    assert_eq!(world.reason("ns1/demo"), "Up");
+    let within = Some("242.0.0.0/8".parse().expect("range"));
+    let mut held = World::given(Given { within, ..Given::default() });
+    held.record("cluster9/gw1", "172.50.16.91", "240.0.0.0/5");
+    held.tunnel("ns1/demo", |_| {});
+    held.visit("gw1");
+    assert_eq!(held.reason("ns1/demo"), "Up");
+}
+
+#[test]
 fn what_submariner_says_of_a_cluster_is_a_claim_too() {
     let mut world = World::new();
     world.tunnel("ns1/demo", |_| {});

@@ -62,7 +62,12 @@ fn a_peer_that_cannot_be_asked_is_taken_at_its_word_and_that_is_said() {
     says(&world, REACHABLE, Truth::Unknown, "NotAsked");
     let mut world = up();
     world.state.apply(Event::Unheard("gw1".parse().expect("name"), "u1".into()));
-    says(&world, REACHABLE, Truth::Unknown, "NotAsked");
+    says(&world, REACHABLE, Truth::Unknown, "Unheard");
+    says(&world, READY, Truth::Unknown, "Unheard");
+    let mut silent = built();
+    (0..3).for_each(|_| drop(silent.probe("gw1", Near::Silent, None)));
+    (0..9).for_each(|_| drop(silent.probe("gw1", Near::NotAsked, None)));
+    says(&silent, READY, Truth::False, "PeerSilent");
 }
 
 #[test]
@@ -73,6 +78,14 @@ fn what_lies_behind_the_peer_is_missed_also_by_a_controller_that_came_later() {
     world.probe("gw1", YES, Some(false));
     says(&world, READY, Truth::True, "Up");
     (0..2).for_each(|_| drop(world.probe("gw1", YES, Some(false))));
+    says(&world, READY, Truth::False, "SilentBehindPeer");
+    // Nor does another pod of the gateway forget it.
+    world.write("ns1/demo");
+    world.fail("gw1", Trouble::ToolMissing("ip".into()));
+    world.write("ns1/demo");
+    world.new_pod("gw1");
+    world.build("gw1");
+    (0..3).for_each(|_| drop(world.probe("gw1", YES, Some(false))));
     says(&world, READY, Truth::False, "SilentBehindPeer");
 }
 
@@ -184,7 +197,7 @@ fn a_look_that_fails_says_nothing_of_what_worked() {
         says(&world, REACHABLE, Truth::Unknown, reason);
         world.write("ns1/demo");
         world.fail("gw1", trouble.clone());
-        says(&world, READY, Truth::Unknown, reason);
+        assert_eq!(world.status("ns1/demo"), None, "said once");
         world.build("gw1");
         says(&world, READY, Truth::True, "Up");
 

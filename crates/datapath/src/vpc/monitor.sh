@@ -43,7 +43,7 @@ beat() {
   announce=${PROBER[1]}
   said=
   silent=0
-  while pause "$interval" && kill -0 "$monitor" 2>/dev/null; do
+  while pause "$interval" && kill -0 "$monitor" "$prober" 2>/dev/null; do
     if [[ $line == p* ]]; then
       echo "${line#p}" >&"$announce"
       continue

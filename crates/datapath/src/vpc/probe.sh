@@ -14,7 +14,7 @@
 # that gateway; a process each, so they go round.
 some=40
 far_share=12
-declare -A to gre streak was rx tx
+declare -A to gre streak was far_was rx tx
 # Waits for a number, the newest of which counts, or ends with the input.
 listen() {
   local line=
@@ -26,6 +26,7 @@ tunnels() {
   local first word link rest
   order=()
   gre=()
+  to=()
   # A line of a link begins with its number.
   while read -r first word link rest; do
     case $first in
@@ -37,6 +38,13 @@ tunnels() {
         ;;
     esac
   done <<<"$(printf '%s\n' 'link show type gre' 'route show proto 157' | ip -4 -N -o -force -batch - 2>/dev/null)"
+}
+# What is known of a link that is gone is not known of the next one of its name.
+forget() {
+  local link
+  for link in "${!streak[@]}"; do
+    [[ ${to[$link]-} ]] || unset "streak[$link]" "was[$link]" "far_was[$link]"
+  done
 }
 traffic() {
   local name in out _
@@ -72,10 +80,16 @@ resolve() {
   for link; do
     at[${to[$link]}]=$link
     ask+="neigh replace ${to[$link]} dev $link nud failed"$'\n'"neigh replace ${to[$link]} dev $link use"$'\n'
-    near[$link]='?'
+    near[$link]=-
   done
   start=${EPOCHREALTIME/[.,]/}
-  printf '%s' "$ask" | ip -4 -force -batch - >/dev/null 2>&1
+  # One that cannot be asked, as on a link that is down, ends the batch: then each has its own.
+  if ! printf '%s' "$ask" | ip -4 -force -batch - >/dev/null 2>&1; then
+    for link; do
+      printf 'neigh replace %s dev %s %s\n' "${to[$link]}" "$link" 'nud failed' "${to[$link]}" "$link" use |
+        ip -4 -batch - >/dev/null 2>&1
+    done
+  fi
   # A second in all: an answer may be late, and the kernel takes it when it has long given up.
   for nap in .002 .003 .005 .008 .013 .021 .034 .055 .089 .144 .233 .377; do
     listen "$nap"
@@ -83,9 +97,7 @@ resolve() {
     for link in "${at[@]}"; do poll+="neigh show to ${to[$link]} dev $link"$'\n'; done
     while read -r first rest; do
       link=${at[${first:-.}]-}
-      [[ $link ]] || continue
-      near[$link]=-
-      [[ $rest == *REACHABLE* ]] || continue
+      [[ $link && $rest == *REACHABLE* ]] || continue
       since "$start"
       near[$link]=$elapsed
       unset "at[$first]"
@@ -95,7 +107,7 @@ resolve() {
 }
 # Where packets to each range go.
 follow() {
-  local link asks= first word dev rest
+  local link asks= first word dev rest any=
   local -A at
   for link; do
     astray[$link]='!'
@@ -106,9 +118,12 @@ follow() {
     link=${at[${first:-.}]-}
     [[ $link ]] || continue
     if [[ $word == via ]]; then dev=${rest#dev }; dev=${dev%% *}; fi
+    any=1
     astray[$link]=$dev
     [[ $dev != "$link" ]] || astray[$link]=
   done <<<"$(printf '%s' "$asks" | ip -4 -o -force -batch - 2>/dev/null)"
+  # Of several that all lead nowhere it is more likely that nobody could be asked.
+  [[ $any || $# -eq 1 ]] || astray=()
 }
 # Asks some tunnels, the first so many of them both questions.
 ask() {
@@ -140,10 +155,12 @@ ask() {
   # The one that is gone already ends the batch; what it leaves is asked anew all the same.
   for link in "${by_arp[@]}"; do echo "neigh del ${to[$link]} dev $link"; done | ip -4 -force -batch - >/dev/null 2>&1
   for link; do
-    result=${near[$link]/[0-9+]*/+}${far[$link]}${astray[$link]}
+    # Not to be asked is no change of mind.
+    [[ ${far[$link]} == '?' ]] || far_was[$link]=${far[$link]}
+    result=${near[$link]/[0-9+]*/+}${far_was[$link]-}${astray[$link]-}
     if [[ ${was[$link]-} == "$result" ]]; then streak[$link]=$((streak[$link] + 1)); else streak[$link]=1; fi
     was[$link]=$result
-    line+=" $link:${near[$link]}:${far[$link]}:${rx[$link]-0}:${tx[$link]-0}:${astray[$link]}"
+    line+=" $link:${near[$link]}:${far[$link]}:${rx[$link]-0}:${tx[$link]-0}:${astray[$link]-}"
   done
   printf 'causeway-probe %s%s\n' "$number" "$line"
 }
@@ -151,15 +168,19 @@ ask() {
 # just changed its mind, is asked every second; many tunnels take longer than few.
 probe() {
   local number=$1 pace=$2 last=-1000 next=0 period now i link quota heard=
-  local -a order due
+  local -a order due late
   local has_ping= has_use=
   # A command that has begun is waited for: none is left behind.
   trap 'exit 0' TERM
-  has ping && has_ping=1
+  # Another one's does not say that an echo went too far.
+  [[ $(ping -V 2>&1) == *iputils* ]] && has_ping=1
   [[ $(ip neigh help 2>&1) == *'[ use ]'* ]] && has_use=1
   while :; do
     now=$SECONDS
+    # Somebody may have put the clock back.
+    [[ $now -ge $last ]] || last=-1000
     tunnels
+    forget
     period=$((pace + ${#order[@]} / 100))
     quota=$((${#order[@]} / far_share))
     [[ $quota -ge 8 ]] || quota=8
@@ -169,11 +190,23 @@ probe() {
       # Another one is the first in every round.
       [[ $next -lt ${#order[@]} ]] || next=0
       due=("${order[@]:next}" "${order[@]:0:next}")
+      # Who was silent before makes others wait: those go last, together.
+      late=()
+      for i in "${!due[@]}"; do
+        [[ ${was[${due[i]}]-} == -* ]] || continue
+        late+=("${due[i]}")
+        unset "due[i]"
+      done
+      due=("${due[@]}" "${late[@]}")
       next=$((next + quota))
       [[ ${#order[@]} -gt $quota ]] || next=0
     else
+      # What was never asked comes first.
       for link in "${order[@]}"; do
-        [[ ${streak[$link]-0} -ge 3 || ${#due[@]} -ge $some ]] || due+=("$link")
+        [[ ${streak[$link]-} || ${#due[@]} -ge $some ]] || due+=("$link")
+      done
+      for link in "${order[@]}"; do
+        [[ ${streak[$link]-3} -ge 3 || ${#due[@]} -ge $some ]] || due+=("$link")
       done
     fi
     traffic
@@ -187,6 +220,8 @@ probe() {
       [[ ${streak[$link]-0} -ge 3 ]] || period=1
     done
     [[ $period -ge 1 ]] || period=1
+    # Silence would mean that nobody is here.
+    [[ $period -le 20 ]] || period=20
     [[ $heard ]] || listen "$period"
     if [[ $heard ]]; then
       number=$heard

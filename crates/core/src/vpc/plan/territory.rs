@@ -250,6 +250,11 @@ fn nobodys(part: Part, net: Ipv4Cidr) -> Option<String> {
     meant.into_iter().find_map(|(text, what)| known(text).map(|range| format!("{what}, {range}")))
 }
 
+/// Whether a range holds addresses that no peer can have.
+pub(in crate::vpc) fn is_nobodys(range: Ipv4Cidr) -> bool {
+    nobodys(Part::Range, range).is_some()
+}
+
 const LINK_LOCAL: &str = "link-local addresses";
 
 fn alone(address: Ipv4Addr) -> Ipv4Cidr {
