@@ -202,6 +202,7 @@ fn path(near: &End) -> Option<Finding> {
             Some(finding.broken("short ones do, long ones do not", remedy))
         }
         (_, Echo::Answered(_)) => Some(finding),
+        (Echo::Unasked, _) => Some(finding.unseen("the gateway's image has no ping", "use kube-ovn's image")),
         // Who does not answer pings at all cannot be asked.
         _ => Some(finding.unseen(
             "the peer answers no pings outside of the tunnel",
@@ -232,7 +233,16 @@ fn behind(facts: &Facts) -> Option<Finding> {
         return Some(match (&answers.gateway, &answers.router) {
             (_, Echo::Answered(_)) => Finding { found: "an address there answers".into(), ..finding },
             (_, Echo::Exceeded(by)) => Finding { found: format!("{by} behind the peer's gateway answers"), ..finding },
-            _ if !gateway.is_empty() => Finding { found: format!("{gateway}; --to ADDRESS asks somebody behind it"), ..finding },
+            _ if !gateway.is_empty() && did_answer(near) => finding.broken(
+                format!("{gateway}, and nobody behind it, who did before"),
+                "there: does FORWARD let packets pass, in iptables and nft, and does the VPC lead them back to the gateway?",
+            ),
+            // That it answers itself does not prove that it passes anything on.
+            _ if !gateway.is_empty() => finding.unseen(
+                format!("{gateway}, and nobody behind it; routers need not"),
+                "--to ADDRESS asks somebody behind it",
+            ),
+            (Echo::Unasked, _) => finding.unseen("the gateway's image has no ping", "use kube-ovn's image"),
             _ => finding.broken(
                 "the peer's gateway has a link, and passes nothing on or answers nothing",
                 "there: is ip_forward on, do routes lead to its VPC and back into the tunnel? give its context too",
@@ -256,6 +266,11 @@ fn behind(facts: &Facts) -> Option<Finding> {
         _ => finding.broken("the peer's gateway has a link, and passes nothing on or answers nothing",
             "there: is ip_forward on, do routes lead to its VPC and back into the tunnel?"),
     })
+}
+
+/// Whether what lies behind the peer has answered the gateway before.
+fn did_answer(near: &End) -> bool {
+    near.tunnel.status.answered_behind
 }
 
 impl Facts {

@@ -87,7 +87,7 @@ mod tests {
         let [wide, narrow, other] =
             [("a", "242.0.0.0/8"), ("b", "242.1.1.0/24"), ("c", "10.0.0.0/8")].map(|(c, r)| claimed(c, r));
         for claim in [&wide, &narrow, &other] {
-            assert_eq!(ranges.take(None, Some(claim.clone())), [claim.clone()]);
+            assert_eq!(ranges.take(None, Some(claim.clone())), std::slice::from_ref(claim));
         }
         assert!(ranges.take(None, Some(narrow.clone())).is_empty(), "said before");
         let (cluster, range) = claimed("d", "242.1.0.0/16");

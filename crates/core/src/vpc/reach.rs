@@ -280,7 +280,8 @@ impl Reaches {
         self.each(gateway, pod_uid, |heard| {
             let mut changed = Vec::new();
             for asked in heard.asked.values_mut().filter(|asked| !asked.unheard) {
-                asked.unheard = true;
+                // What was true before may not be: whoever is heard next begins anew.
+                (asked.unheard, asked.near) = (true, Level::default());
                 changed.push(asked.tunnel.owner.clone());
             }
             changed

@@ -64,6 +64,12 @@ fn a_peer_that_cannot_be_asked_is_taken_at_its_word_and_that_is_said() {
     world.state.apply(Event::Unheard("gw1".parse().expect("name"), "u1".into()));
     says(&world, REACHABLE, Truth::Unknown, "Unheard");
     says(&world, READY, Truth::Unknown, "Unheard");
+    // What is heard next is the first of it.
+    world.write("ns1/demo");
+    world.probe("gw1", Near::Silent, None);
+    assert_eq!(world.status("ns1/demo"), None, "no answer that never came");
+    (0..2).for_each(|_| drop(world.probe("gw1", Near::Silent, None)));
+    says(&world, READY, Truth::False, "PeerSilent");
     let mut silent = built();
     (0..3).for_each(|_| drop(silent.probe("gw1", Near::Silent, None)));
     (0..9).for_each(|_| drop(silent.probe("gw1", Near::NotAsked, None)));
@@ -135,7 +141,8 @@ fn a_gateway_that_passes_nothing_on_has_no_tunnel_that_is_ready() {
 
 #[test]
 fn what_cannot_be_known_is_what_was_last_known_and_that_is_said() {
-    let doubts: [(&str, &dyn Fn(&mut World)); 4] = [
+    type Doubt = (&'static str, &'static dyn Fn(&mut World));
+    let doubts: [Doubt; 4] = [
         ("PeerUnknown", &|world| world.forget_record("kube-system/gw1-cluster2")),
         ("PeerInvalid", &|world| {
             world.change_record("kube-system/gw1-cluster2", |record| record.external_ip = "nowhere".into());

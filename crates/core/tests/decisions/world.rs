@@ -179,7 +179,7 @@ impl World {
     /// The same of a record that is in another namespace at home.
     pub(crate) fn copy_from(&mut self, namespace: &str, of: &str, address: &str) {
         // Each cluster has a range of its own.
-        let number = peer(of).cluster.as_str().bytes().fold(9u8, |sum, byte| sum.wrapping_add(byte));
+        let number = peer(of).cluster.as_str().bytes().fold(9u8, u8::wrapping_add);
         let range = format!("242.{number}.0.0/16");
         let mut copy = Self::facts(of, "submariner-k8s-broker", &copy_name(&peer(of)), address, &range);
         copy.origin_namespace = Some(namespace.into());
