@@ -165,7 +165,7 @@ async fn input_cut_off_after_any_line_changes_nothing_and_the_next_start_converg
         one.create(&tunnel).await;
         let word = one.until("a word from the gateway", PATIENCE, async || {
             let tunnel = one.tunnel("crash0").await;
-            condition(&tunnel, "Ready").cloned().ok_or_else(|| format!("{:?}", tunnel.status))
+            condition(&tunnel, "Programmed").cloned().ok_or_else(|| format!("{:?}", tunnel.status))
         });
         let word = word.await;
         if word.status == "True" && stride == 1 {

@@ -183,7 +183,7 @@ async fn no_tenants_interface_address_takes_a_packet_of_anothers() {
             }
             Harmless => {
                 said.ok();
-                one.says("tenant", "other", "Ready", "True", "Up", PATIENCE).await;
+                one.says("tenant", "other", "Programmed", "True", "InPlace", PATIENCE).await;
                 one.reaches(FAR).await;
             }
         }

@@ -417,7 +417,7 @@ fn stop(error: datapath::Trouble) -> Stop {
         From::Superseded { by } => Stop::Superseded(by),
         From::ToolMissing(tool) => Stop::Trouble(Trouble::ToolMissing(tool)),
         failed @ (From::Failed { .. } | From::Unreadable { .. }) => {
-            Stop::Unanswered(Trouble::CommandFailed(failed.to_string()), SHORT)
+            Stop::Unanswered(Trouble::CommandFailed(failed.to_string()), Duration::ZERO)
         }
     }
 }

@@ -77,7 +77,8 @@ impl Tunnel {
         let Established { range, peer, .. } = self.established(gateway)?;
         let egress: Vec<Ipv4Addr> = status.egress.iter().filter_map(|text| text.parse().ok()).collect();
         let (remote_range, own): (Ipv4Cidr, Ipv4Cidr) = (range?, status.globalnet.as_ref()?.parse().ok()?);
-        (!own.overlaps(remote_range)).then_some(TunnelWant {
+        // Our own address may have become the peer's.
+        (!own.overlaps(remote_range) && peer != Some(local)).then_some(TunnelWant {
             owner: self.key.clone(),
             kind: spec.kind,
             local,
