@@ -58,6 +58,7 @@ fn end(number: u8) -> End {
         outside: Echo::Answered(150),
         full: Echo::Answered(160),
         gateway: Echo::Exceeded(Ipv4Addr::new(10, 100, 0, other)),
+        router: Echo::Exceeded(Ipv4Addr::new(10, 0, 1, 1)),
         neighbour: Some(true),
         ..Answers::default()
     };
@@ -126,6 +127,21 @@ fn two_ends_that_are_well_are_walked_to_the_last_hop() {
     let unseen: Vec<Hop> =
         walk(&alone).iter().filter(|hop| hop.verdict == Verdict::Unseen).map(|it| it.hop).collect();
     assert_eq!(unseen, [Hop::Peer], "what cannot be seen from here is said");
+}
+
+#[test]
+fn an_answer_of_the_peers_gateway_proves_nothing_behind_it() {
+    let silent = |facts: &mut Facts| {
+        if let Some(Ok(answers)) = &mut facts.near.answers {
+            answers.router = Echo::Silent;
+        }
+    };
+    let (hop, _, verdict, _) = last(silent);
+    assert_eq!((hop, verdict), (Hop::Far, Verdict::Unseen));
+    broken_at(Hop::Far, "cluster2", "who did before", |facts| {
+        silent(facts);
+        facts.near.tunnel.status.answered_behind = true;
+    });
 }
 
 #[test]
