@@ -2,8 +2,10 @@
 //!
 //! Each cluster publishes what it knows of its ends ([`super::published`]); here ours is compared with the peer's, so
 //! that a mistyped number is said in plain words on both sides, before anybody looks for lost packets. A peer that
-//! publishes no ends, as other operators do not, is not judged.
+//! publishes no ends, as other operators do not, is not judged. What one end says is compared with all that may be its
+//! peer's: anybody who can write at the broker can write one more, and must neither hide the true one nor speak for it unnamed.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::compile;
@@ -16,8 +18,12 @@ use crate::names::{GatewayName, HostAddr, ObjectKey};
 
 /// The condition that says whether the peer's end is declared like ours.
 pub const PEER_AGREES: &str = "PeerAgrees";
-/// More tunnels than this between the same two gateways are not compared.
+/// The reason where more than one end of the peer's may be the other one of a tunnel, and not all of them fit.
+pub const SEVERAL_ENDS: &str = "SeveralEnds";
+/// Between two gateways with more ends than this none is compared.
 const COMPARED: usize = 100;
+/// So many of them are named.
+const NAMED: usize = 5;
 
 /// What an end says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +68,10 @@ pub enum Agreement {
     Agreed,
     /// They do not, in these words.
     Mismatch(String),
+    /// Several may be the peer's end, and only some of them fit.
+    Several(String),
+    /// There are so many that none is compared.
+    TooMany(String),
 }
 
 /// What two ends do not agree on; nothing if they fit together.
@@ -105,31 +115,32 @@ impl fmt::Display for Called {
     }
 }
 
-/// Which of the peer's ends belongs to which of our tunnels between the same two gateways: those of one kind belong
-/// together, then those of one name, and what is left in the order of names. Both sides find the same.
-fn pair<'a>(ours: &[Mine<'a>], theirs: &[&'a End]) -> Vec<(&'a ObjectKey, &'a End)> {
-    let (mut ours, mut theirs) = (ours.to_vec(), theirs.to_vec());
-    ours.sort_unstable_by_key(|(key, _)| *key);
-    theirs.sort_unstable_by_key(|end| &end.tunnel);
-    let of_one_kind: Belongs = |(_, kind), end| *kind == end.says.kind;
-    let of_one_name: Belongs = |(key, _), end| **key == end.tunnel;
-    let mut pairs = Vec::new();
-    for belongs in [of_one_kind, of_one_name, |_, _| true] {
-        ours.retain(|mine| match theirs.iter().position(|end| belongs(mine, end)) {
-            Some(at) => {
-                pairs.push((mine.0, theirs.remove(at)));
-                false
-            }
-            None => true,
-        });
+/// Which of the peer's ends may be the other end of which of our tunnels between the same two gateways: those of its kind;
+/// that of its name, if it is of no kind of ours; and where there is none, all that is left. Also those that may be
+/// nobody's: there are more of them than of our tunnels.
+///
+/// An honest gateway has no two ends of one kind. Where there are, or where a tunnel has one by its kind and another by its
+/// name, somebody may have written one of them in the peer's name, and nobody can tell which: so none stands for another.
+fn pair<'a>(ours: &[Mine<'a>], theirs: &[&'a End]) -> (Pairs<'a>, Vec<&'a End>) {
+    let is_of_ours = |end: &End| ours.iter().any(|(_, kind)| *kind == end.says.kind);
+    let belongs =
+        |(key, kind): &Mine<'a>, end: &End| *kind == end.says.kind || **key == end.tunnel && !is_of_ours(end);
+    let claims = |mine: &Mine<'a>| theirs.iter().copied().filter(|end| belongs(mine, end)).collect();
+    let mut pairs: Pairs<'a> = ours.iter().map(|mine| (mine.0, claims(mine))).collect();
+    let is_left = |end: &&End| !ours.iter().any(|mine| belongs(mine, end));
+    let left: Vec<&End> = theirs.iter().copied().filter(is_left).collect();
+    let waiting: Vec<&mut Vec<&End>> = pairs.values_mut().filter(|ends| ends.is_empty()).collect();
+    if waiting.is_empty() {
+        return (pairs, left);
     }
-    pairs
+    waiting.into_iter().for_each(|ends| ends.extend(&left));
+    (pairs, Vec::new())
 }
 
 /// A tunnel of ours.
 type Mine<'a> = (&'a ObjectKey, TunnelKind);
-/// Whether an end of the peer's belongs to it.
-type Belongs = fn(&Mine<'_>, &End) -> bool;
+/// The ends that may be the other one of each tunnel.
+type Pairs<'a> = BTreeMap<&'a ObjectKey, Vec<&'a End>>;
 
 /// How a tunnel of ours compares with what its peer has published.
 pub(super) fn agreement(state: &State, tunnel: &Tunnel) -> Agreement {
@@ -140,17 +151,47 @@ pub(super) fn agreement(state: &State, tunnel: &Tunnel) -> Agreement {
     if !state.ends.has_any_of(&peer.cluster) {
         return Agreement::NotJudged;
     }
-    let theirs: Vec<&End> = state.ends.between(gateway, peer).take(COMPARED).collect();
+    // Whoever publishes so many may have put them in front of the one that counts.
+    if let Some(limit) = state.ends.exceeded(&peer.cluster) {
+        return Agreement::TooMany(format!("cluster {} has published more than {limit} ends", peer.cluster));
+    }
+    let theirs: Vec<&End> = state.ends.between(gateway, peer).take(COMPARED + 1).collect();
     let siblings: Vec<Mine<'_>> = siblings(state, gateway, peer)
         .filter_map(|tunnel| Some((&tunnel.key, tunnel.spec.as_ref().ok()?.kind)))
-        .take(COMPARED)
+        .take(COMPARED + 1)
         .collect();
-    match pair(&siblings, &theirs).into_iter().find(|(key, _)| **key == tunnel.key) {
-        Some((_, end)) => match mismatch(&ours, peer, &end.says) {
-            Some(words) => Agreement::Mismatch(words),
-            None => Agreement::Agreed,
-        },
-        None => Agreement::NotSaid,
+    if theirs.len().max(siblings.len()) > COMPARED {
+        let (here, there) = (gateway, peer);
+        return Agreement::TooMany(format!("there are more than {COMPARED} ends between {here} and {there}"));
+    }
+    let (pairs, left) = pair(&siblings, &theirs);
+    let mine = pairs.get(&tunnel.key).into_iter().flatten().chain(&left).copied();
+    compare(&ours, peer, mine)
+}
+
+/// How an end of ours compares with all that may be its other end. Each is named: who reads it can look who wrote it.
+fn compare<'a>(ours: &Says, peer: &Peer, theirs: impl Iterator<Item = &'a End>) -> Agreement {
+    let (mut fit, mut wrong) = (Vec::new(), Vec::new());
+    for end in theirs {
+        match mismatch(ours, peer, &end.says) {
+            None => fit.push(format!("{} fits", end.name)),
+            Some(words) => wrong.push(format!("{words} (TunnelEnd {})", end.name)),
+        }
+    }
+    match (fit.is_empty(), wrong.is_empty()) {
+        (true, true) => Agreement::NotSaid,
+        (false, true) => Agreement::Agreed,
+        (true, false) => Agreement::Mismatch(listed(&wrong)),
+        (false, false) => Agreement::Several(format!("{}; {}", listed(&fit), listed(&wrong))),
+    }
+}
+
+/// The first few, and how many more there are.
+fn listed(words: &[String]) -> String {
+    let named = words.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
+    match words.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named}; and {more} more"),
     }
 }
 
@@ -185,6 +226,16 @@ pub(super) fn set_condition(status: &mut TunnelStatus, state: &State, tunnel: &T
         Agreement::NotJudged => return status.conditions.remove(PEER_AGREES),
         Agreement::Agreed => (Truth::True, "Agreed", format!("{peer} has declared its end like this one")),
         Agreement::Mismatch(words) => (Truth::False, "PeerMismatch", words),
+        Agreement::Several(words) => {
+            let message = format!(
+                "more than one end at the broker may be the other one of this tunnel, so either a tunnel is missing here, or \
+                 somebody writes there in the name of {peer}: {words}"
+            );
+            (Truth::Unknown, SEVERAL_ENDS, message)
+        }
+        Agreement::TooMany(what) => {
+            (Truth::Unknown, SEVERAL_ENDS, format!("{what}, so they are not compared"))
+        }
         Agreement::NotSaid => {
             let message =
                 format!("{peer} has published no end of this tunnel; its cluster does publish others");
@@ -281,20 +332,70 @@ mod tests {
     fn pairs(ours: &[End], theirs: &[End]) -> BTreeSet<(ObjectKey, ObjectKey)> {
         let ours: Vec<_> = ours.iter().map(|end| (&end.tunnel, end.says.kind)).collect();
         let theirs: Vec<&End> = theirs.iter().collect();
-        pair(&ours, &theirs).into_iter().map(|(key, end)| (key.clone(), end.tunnel.clone())).collect()
+        let found = pair(&ours, &theirs).0.into_iter();
+        found.flat_map(|(key, ends)| ends.into_iter().map(|end| (key.clone(), end.tunnel.clone()))).collect()
+    }
+
+    /// What each of our tunnels says.
+    fn said(ours: &[End], theirs: &[&End]) -> Vec<Agreement> {
+        let mine: Vec<_> = ours.iter().map(|end| (&end.tunnel, end.says.kind)).collect();
+        let (pairs, left) = pair(&mine, theirs);
+        let each = ours.iter().map(|end| {
+            let candidates = pairs.get(&end.tunnel).into_iter().flatten().chain(&left).copied();
+            compare(
+                &Says { address: "10.100.0.1/24".parse().expect("one"), ..end.says },
+                &peer("c2/gw1"),
+                candidates,
+            )
+        });
+        each.collect()
+    }
+
+    fn words(agreement: &Agreement) -> &str {
+        match agreement {
+            Agreement::Mismatch(words) | Agreement::Several(words) => words,
+            _ => "",
+        }
+    }
+
+    /// Ends that somebody writes in the peer's name, beside its own: of tunnels that it does not have.
+    fn any_forged() -> impl Strategy<Value = Vec<End>> {
+        let one = ("ns[0-9]/[f-h]", any_kind(), any::<bool>()).prop_map(|(tunnel, kind, fits)| {
+            let mut forged = end(&tunnel, kind);
+            forged.says.mtu = (!fits).then_some(9000);
+            forged
+        });
+        prop::collection::vec(one, 1..4)
     }
 
     proptest! {
         #[test]
-        fn both_sides_find_the_same_pairs_and_none_is_left_while_another_waits(one in any_side(), other in any_side()) {
+        fn what_fits_together_belongs_together_and_none_is_left_while_another_waits(one in any_side(), other in any_side()) {
             let found = pairs(&one, &other);
-            let turned: BTreeSet<_> = pairs(&other, &one).into_iter().map(|(a, b)| (b, a)).collect();
-            prop_assert_eq!(&found, &turned);
-            prop_assert_eq!(found.len(), one.len().min(other.len()));
+            let waits = |end: &&End| !found.iter().any(|(mine, theirs)| [mine, theirs].contains(&&end.tunnel));
+            prop_assert!(!(one.iter().any(|it| waits(&it)) && other.iter().any(|it| waits(&it))));
             for (mine, theirs) in one.iter().flat_map(|mine| other.iter().map(move |theirs| (mine, theirs))) {
                 let alike = mine.says.kind == theirs.says.kind;
                 let paired = found.contains(&(mine.tunnel.clone(), theirs.tunnel.clone()));
                 prop_assert!(!alike || paired, "what fits together belongs together");
+            }
+        }
+
+        #[test]
+        fn an_end_that_somebody_adds_hides_no_mismatch_and_makes_none_without_being_named(
+            ours in any_side(), theirs in any_side(), forged in any_forged(),
+        ) {
+            let honest: Vec<&End> = theirs.iter().collect();
+            let before = said(&ours, &honest);
+            let after = said(&ours, &honest.iter().copied().chain(&forged).collect::<Vec<_>>());
+            for end in &theirs {
+                let name = format!("TunnelEnd {})", end.name);
+                let named = |all: &[Agreement]| all.iter().any(|it| words(it).contains(&name) || words(it).contains(" more"));
+                prop_assert!(!named(&before) || named(&after), "{} is hidden: {:?}", end.name, after);
+            }
+            for (before, after) in before.iter().zip(&after).filter(|(before, after)| before != after) {
+                let names_one = forged.iter().any(|end| words(after).contains(&end.name));
+                prop_assert!(names_one || *after == Agreement::Agreed, "{before:?} became {after:?} without a name");
             }
         }
     }
