@@ -47,8 +47,32 @@ const UNHEARD: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct Monitors {
     open: Mutex<BTreeMap<GatewayName, Monitor>>,
-    /// How often each gateway was changed. Answers of tunnels' peers carry the number that the gateway had heard of.
-    changes: Mutex<BTreeMap<GatewayName, u64>>,
+    changes: Mutex<Changes>,
+}
+
+/// The number of each gateway's last change. Answers of tunnels' peers carry the number that the gateway had heard of.
+///
+/// All gateways are counted together: so a gateway that was forgotten and comes back has a higher number than any before,
+/// and no answer of its earlier life counts.
+#[derive(Debug, Default)]
+struct Changes {
+    last: u64,
+    of: BTreeMap<GatewayName, u64>,
+}
+
+impl Changes {
+    fn now(&mut self, gateway: &GatewayName) -> u64 {
+        match self.of.get(gateway) {
+            Some(number) => *number,
+            None => *self.of.entry(gateway.clone()).or_insert(self.last),
+        }
+    }
+
+    fn next(&mut self, gateway: &GatewayName) -> u64 {
+        self.last += 1;
+        self.of.insert(gateway.clone(), self.last);
+        self.last
+    }
 }
 
 struct Monitor {
@@ -75,20 +99,18 @@ impl Monitors {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn changes(&self) -> MutexGuard<'_, Changes> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The number of a gateway's last change.
     pub(super) fn change(&self, gateway: &GatewayName) -> u64 {
-        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        changes.get(gateway).copied().unwrap_or(0)
+        self.changes().now(gateway)
     }
 
     /// A gateway was changed: what its tunnels' peers answer is asked for soon, and counts under a new number.
     pub(super) fn changed(&self, gateway: &GatewayName) {
-        let number = {
-            let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-            let number = changes.entry(gateway.clone()).or_default();
-            *number += 1;
-            *number
-        };
+        let number = self.changes().next(gateway);
         if let Some(monitor) = self.lock().get(gateway) {
             monitor.changed.send_replace(number);
         }
@@ -126,6 +148,12 @@ impl Monitors {
             Some(monitor) => drop(self.lock().insert(gateway.clone(), monitor)),
             None => drop(self.lock().remove(gateway)),
         }
+    }
+
+    /// Ends that of a gateway that is gone.
+    fn forget(&self, gateway: &GatewayName) {
+        self.set(gateway, None);
+        self.changes().of.remove(gateway);
     }
 
     /// Ends all of them.
@@ -228,8 +256,9 @@ impl Vpc {
 
     /// Stops listening to a gateway that is gone.
     pub(super) fn forget(&self, gateway: &GatewayName) {
-        self.monitors.set(gateway, None);
+        self.monitors.forget(gateway);
         self.looks.forget(gateway);
+        self.metrics.forget_gateway(gateway);
     }
 }
 
@@ -346,5 +375,34 @@ impl Session {
         if let Some(room) = self.ending.room.upgrade() {
             room.desk.add(Scope::Gateway(self.ending.gateway.clone()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_of_gateways_that_are_gone_and_one_that_comes_back_is_counted_on() {
+        let (monitors, name) = (Monitors::default(), |nth: u32| format!("gw{nth}").parse().expect("a name"));
+        let (first, other): (GatewayName, GatewayName) = (name(0), name(1));
+        for _ in 0..3 {
+            monitors.changed(&first);
+        }
+        let before = monitors.change(&first);
+        monitors.forget(&first);
+        assert!(monitors.changes().of.is_empty());
+        assert!(monitors.change(&first) >= before, "an answer of its earlier life is older");
+        // What happens elsewhere is no change of this one.
+        let back = monitors.change(&first);
+        monitors.changed(&other);
+        assert_eq!(monitors.change(&first), back);
+        monitors.changed(&first);
+        assert!(monitors.change(&first) > back);
+        for nth in 0..100 {
+            monitors.changed(&name(nth));
+            monitors.forget(&name(nth));
+        }
+        assert!(monitors.changes().of.is_empty());
     }
 }
