@@ -5,7 +5,6 @@ use causeway_core::vpc::{TunnelKind, UNDERLAY_LINK};
 use causeway_datapath::vpc::{Answers, Echo};
 
 use super::facts::{End, Facts, Far};
-use super::filter::{Fate, fate};
 use super::finding::{Finding, Hop, up_to_the_first_broken};
 use super::hops::{self, seen, unlooked_at};
 
@@ -165,7 +164,8 @@ fn silent(near: &End, answers: &Answers, finding: Finding) -> Finding {
             "give the gateway an IptablesEIP",
         );
     }
-    if let Fate::Dropped(rule) = fate(&answers.input, Some(UNDERLAY_LINK), None) {
+    let filters = held.have.nat.filter.values();
+    if let Some(rule) = filters.into_iter().find_map(|filter| filter.stops("INPUT", UNDERLAY_LINK, None)) {
         return finding
             .broken(format!("the gateway drops what arrives: `{rule}`"), "remove that rule in the gateway");
     }

@@ -3,13 +3,14 @@
 use super::compile;
 use super::ends;
 use super::gateways::Located;
+use super::have::Route;
 use super::objects::{Ends, Tunnel};
-use super::outcome::Trouble;
+use super::outcome::{Hindrance, Trouble};
 use super::reach::{Reach, steady};
 use super::state::State;
 use super::want::{EgressRange, TunnelWant};
 use crate::condition::{Condition, Conditions, Truth};
-use crate::names::{GatewayName, ObjectKey};
+use crate::names::{GatewayName, Ipv4Cidr, ObjectKey};
 
 /// The status of a tunnel: the contract's fields as text, and conditions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,6 +59,8 @@ pub const ANSWERED: &str = "Answered";
 pub const PEER_ANSWERED: &str = "PeerAnswered";
 /// Where only the peer does, and what lies behind it has before.
 pub const SILENT_BEHIND: &str = "SilentBehindPeer";
+/// The reason of [`READY`] where the gateway sends packets to the peer's range elsewhere, or those to a part of it.
+pub const ROUTED_ELSEWHERE: &str = "RoutedElsewhere";
 /// The reason of a tunnel that was built and whose peer has not answered yet.
 const PROBING: &str = "Probing";
 /// Whether the tunnel rests on what was last known of the peer or of us; only there when it does.
@@ -149,7 +152,7 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
         });
     }
     match verdict {
-        compile::Verdict::Up { want, gateway, located, arp_off, dropped, reach, doubt, unclamped } => {
+        compile::Verdict::Up { want, gateway, located, arp_off, hindered, reach, doubt, unclamped } => {
             if is_said(tunnel, &reach) {
                 return None;
             }
@@ -159,7 +162,7 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
             set(&mut status, tunnel, PROGRAMMED, true, "InPlace", in_place);
             // One that was up is, until its peer was asked often enough.
             let stays_up = matches!(reach, Reach::Awaited | Reach::Asked) && status.conditions.is_true(READY);
-            let ready = (!stays_up).then(|| reachable(&mut status, tunnel, want, &reach, dropped));
+            let ready = (!stays_up).then(|| reachable(&mut status, tunnel, want, &reach, hindered));
             match ready.unwrap_or(Ok(())) {
                 Ok(()) if stays_up => {}
                 Ok(()) => set(&mut status, tunnel, READY, true, "Up", sentence),
@@ -240,7 +243,7 @@ fn reachable(
     tunnel: &Tunnel,
     want: &TunnelWant,
     reach: &Reach,
-    dropped: Option<&str>,
+    hindered: Option<&Hindrance>,
 ) -> Result<(), (Truth, &'static str, String)> {
     let peer = status.peer.clone().unwrap_or_default();
     let answered = match reach {
@@ -313,28 +316,34 @@ fn reachable(
                 ),
             );
         }
-        Reach::Astray(by) if by.is_empty() => {
-            let message = format!("the gateway sends packets to {range} nowhere: `ip rule` there shows why");
-            return not_so(Truth::False, "RoutedElsewhere", message);
-        }
         Reach::Astray(by) => {
-            return not_so(
-                Truth::False,
-                "RoutedElsewhere",
-                format!(
-                    "the gateway sends packets to {range} by {by} and not into the tunnel: `ip rule` there shows why"
-                ),
-            );
+            let whither =
+                if by.is_empty() { "nowhere".into() } else { format!("by {by} and not into the tunnel") };
+            let message = match hindered {
+                Some(Hindrance::Led(route)) => led_elsewhere(range, route),
+                _ => format!("the gateway sends packets to {range} {whither}: `ip rule` there shows why"),
+            };
+            return not_so(Truth::False, ROUTED_ELSEWHERE, message);
         }
     }
-    match dropped {
+    match hindered {
         None => Ok(()),
-        Some(by) => Err((
+        Some(Hindrance::Led(route)) => Err((Truth::False, ROUTED_ELSEWHERE, led_elsewhere(range, route))),
+        Some(Hindrance::Stopped { from, to, by }) => Err((
             Truth::False,
             "ForwardDropped",
-            format!("the peer answers, but this gateway passes no packet on: {by} drops them all"),
+            format!(
+                "the peer answers, but this gateway passes no packet on from {from} to {to}: `{by}` drops them all"
+            ),
         )),
     }
+}
+
+fn led_elsewhere(range: Ipv4Cidr, route: &Route) -> String {
+    format!(
+        "the gateway has a route that is not ours to a part of {range} ({route}), and packets there do not go into the tunnel; \
+         remove it"
+    )
 }
 
 /// Whether the tunnel rests on what was last known.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use causeway_core::vpc::{Answer, Near};
 
 use super::Digest;
-use super::commands::{START, lean};
+use super::commands::{START, lean, started};
 
 /// How a heartbeat begins.
 const ALIVE: &str = "causeway-alive";
@@ -40,7 +40,7 @@ impl Monitor {
     /// what the tunnels' peers answer, who are asked after every so many seconds.
     pub fn input(interval: Duration, change: u64, pace: Duration) -> Vec<u8> {
         let given = format!("{:.3} {change} {}", interval.as_secs_f64(), pace.as_secs().max(1));
-        format!("{} {}\n{}{given}", SCRIPT.len(), given.len(), *SCRIPT).into_bytes()
+        started(&SCRIPT, given.as_bytes())
     }
 
     /// What announces a change: answers come under its number from then on, and soon.

@@ -4,8 +4,8 @@
 #   causeway-probe 7 demo:812:+:1048576:2048: …
 #
 # After the number of the newest change that it has heard of, for each link: the near answer in microseconds (`-` none,
-# `?` not asked, `+` not timed), the far one (`+`, `-`, `?`), bytes in and out, and by which other link packets to the
-# peer's range leave (`!` by none).
+# `?` not asked, `+` not timed), the far one (`+`, `-`, `?`), bytes in and out, and by which other link packets from the VPC
+# to the peer's range leave (`!` by none).
 #
 # The near question is ARP for an address in the peer's range that nobody has: the peer answers for it as for any other
 # there. The kernel asks, a process only puts the questions and reads the answers, for many at once. No more than a few are
@@ -15,6 +15,7 @@
 some=40
 far_share=12
 declare -A to gre streak was far_was rx tx
+from=
 # Waits for a number, the newest of which counts, or ends with the input.
 listen() {
   local line=
@@ -27,11 +28,17 @@ tunnels() {
   order=()
   gre=()
   to=()
+  from=
   # A line of a link begins with its number.
   while read -r first word link rest; do
     case $first in
       [0-9]*:) gre[${word%%[:@]*}]=1 ;;
       [0-9]*)
+        # The way in is by the VPC's router: what is asked for its sake is asked as if it came from there.
+        if [[ $word == via ]]; then
+          rest=${rest#dev }
+          from=" from $link iif ${rest%% *}"
+        fi
         [[ $word == dev ]] || continue
         order+=("$link")
         to[$link]=${first%/*}
@@ -105,19 +112,20 @@ resolve() {
     [[ ${#at[@]} -gt 0 ]] || break
   done
 }
-# Where packets to each range go.
+# Where packets from the VPC to each range go.
 follow() {
-  local link asks= first word dev rest any=
+  local link asks= first rest dev any=
   local -A at
   for link; do
     astray[$link]='!'
     at[${to[$link]}]=$link
-    asks+="route get ${to[$link]}"$'\n'
+    asks+="route get ${to[$link]}$from"$'\n'
   done
-  while read -r first word dev rest; do
+  while read -r first rest; do
     link=${at[${first:-.}]-}
-    [[ $link ]] || continue
-    if [[ $word == via ]]; then dev=${rest#dev }; dev=${dev%% *}; fi
+    [[ $link && $rest == *'dev '* ]] || continue
+    dev=${rest#*dev }
+    dev=${dev%% *}
     any=1
     astray[$link]=$dev
     [[ $dev != "$link" ]] || astray[$link]=
