@@ -3,11 +3,14 @@
 
 mod support;
 
+use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 use support::tunnels::{NS, condition, join, vxlan, with_vni};
 use support::{Cluster, PATIENCE, Sandbox};
@@ -26,6 +29,26 @@ async fn not_ready(cluster: &Cluster, name: &str, reason: &str) -> String {
 async fn ready(cluster: &Cluster, name: &str) {
     cluster.says(NS, name, "Ready", "True", "Up", BACK).await;
     cluster.says(NS, name, "Reachable", "True", "Answered", BACK).await;
+}
+
+/// Stops whoever listens and asks in gw1.
+async fn stop_monitor(cluster: &Cluster) {
+    let gateway = cluster.in_gateway("gw1", "readlink /proc/self/ns/net").await.out;
+    let is_its = |process: &Path| {
+        let cmdline = std::fs::read(process.join("cmdline")).unwrap_or_default();
+        let network = std::fs::read_link(process.join("ns/net")).unwrap_or_default();
+        cmdline.ends_with(b"causeway-monitor\0") && network == Path::new(gateway.trim())
+    };
+    let processes =
+        std::fs::read_dir("/proc").expect("processes").filter_map(|entry| Some(entry.ok()?.path()));
+    let pids: Vec<i32> = processes
+        .filter(|process| is_its(process))
+        .filter_map(|process| process.file_name()?.to_str()?.parse().ok())
+        .collect();
+    assert!(!pids.is_empty(), "nobody listens in {gateway}");
+    for pid in pids {
+        kill(Pid::from_raw(pid), Signal::SIGSTOP).expect("it runs");
+    }
 }
 
 /// One fault: what is done where, how it is mended, and what is said of it at both ends.
@@ -137,7 +160,15 @@ async fn ready_goes_with_the_far_end_and_says_what_to_look_at() {
     join(&one, &two, "demo", "gw1", 0).await;
     one.reaches(FAR).await;
 
+    // Whoever asks hangs: that is noticed, and somebody else asks, before anybody has to say that nothing is known.
+    stop_monitor(&one).await;
     two.delete("demo").await;
+    one.until("the peer is silent", SILENT, async || {
+        let ready = condition(&one.tunnel("demo").await, "Ready").cloned().expect("it is said");
+        assert_ne!(ready.reason, "Unheard");
+        if ready.reason == "PeerSilent" { Ok(()) } else { Err(format!("{ready:?}")) }
+    })
+    .await;
     let why = not_ready(&one, "demo", "PeerSilent").await;
     assert!(
         why.contains("cluster2/gw1") && why.contains("UDP port 4789") && why.contains("VNI 1000"),

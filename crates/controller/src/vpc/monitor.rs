@@ -39,9 +39,11 @@ const FLOOR: Duration = Duration::from_millis(250);
 /// One that ended is opened again no sooner than this after its start.
 const SHORTEST_LIFE: Duration = Duration::from_secs(1);
 
-/// Whoever asks the tunnels' peers says something every 20 s at least, in a round of a thousand silent ones some seconds
-/// apart.
-const UNHEARD: Duration = Duration::from_secs(60);
+/// Whoever asks the tunnels' peers says something every 10 s at least, in a round of a thousand silent ones some seconds
+/// apart. One that falls silent is begun anew.
+const QUIET: Duration = Duration::from_secs(25);
+/// And of one that has said nothing at all since its beginning, nothing is known.
+const UNHEARD: Duration = Duration::from_secs(40);
 
 /// The open monitors. Dropping one ends its command in the gateway.
 #[derive(Default)]
@@ -258,7 +260,7 @@ impl Session {
         let mut due: Option<Instant> = None;
         let mut earliest = Instant::now();
         let mut silence = Instant::now() + MISSED * self.interval;
-        let mut unheard = Instant::now() + UNHEARD;
+        let (mut unheard, mut spoke) = (Instant::now() + UNHEARD, false);
         loop {
             let line = tokio::select! {
                 line = timeout_at(due.unwrap_or(silence.min(unheard)), lines.next()) => line,
@@ -286,11 +288,12 @@ impl Session {
                     continue;
                 }
                 // Whoever asks is gone or hangs: it begins anew with the monitor.
-                Err(_) if unheard < silence => {
-                    self.tell(Event::Unheard);
+                Err(_) => {
+                    if unheard < silence && !spoke {
+                        self.tell(Event::Unheard);
+                    }
                     return;
                 }
-                Err(_) => return,
             };
             if !matches!(heard, Heard::Probed { .. }) {
                 silence = Instant::now() + MISSED * self.interval;
@@ -306,7 +309,7 @@ impl Session {
                 }
                 Heard::Held { digest, .. } => self.compare(digest),
                 Heard::Probed { change, answers } => {
-                    unheard = Instant::now() + UNHEARD;
+                    (unheard, spoke) = (Instant::now() + QUIET, true);
                     self.take(change, answers);
                 }
                 // What comes before it listens is in the digest that it is asked for next.

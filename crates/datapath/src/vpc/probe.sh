@@ -229,7 +229,7 @@ probe() {
     done
     [[ $period -ge 1 ]] || period=1
     # Silence would mean that nobody is here.
-    [[ $period -le 20 ]] || period=20
+    [[ $period -le 10 ]] || period=10
     [[ $heard ]] || listen "$period"
     if [[ $heard ]]; then
       number=$heard
