@@ -1,6 +1,7 @@
 //! The packet's way from end to end: facts in, what is said of each hop out, up to the first that is broken.
 
 use causeway_core::Truth;
+use causeway_core::vpc::filter::Packets;
 use causeway_core::vpc::{TunnelKind, UNDERLAY_LINK};
 use causeway_datapath::vpc::{Answers, Echo};
 
@@ -164,8 +165,8 @@ fn silent(near: &End, answers: &Answers, finding: Finding) -> Finding {
             "give the gateway an IptablesEIP",
         );
     }
-    let filters = held.have.nat.filter.values();
-    if let Some(rule) = filters.into_iter().find_map(|filter| filter.stops("INPUT", UNDERLAY_LINK, None)) {
+    let arriving = Packets { from: UNDERLAY_LINK, to: None, source: None, destination: None };
+    if let Some(rule) = held.have.nat.stops("INPUT", arriving) {
         return finding
             .broken(format!("the gateway drops what arrives: `{rule}`"), "remove that rule in the gateway");
     }

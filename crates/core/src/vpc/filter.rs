@@ -1,10 +1,12 @@
 //! Whether a gateway's filter passes packets from one link to another, as far as its rules alone say.
 //!
 //! Nothing here is ours, so nothing is changed; but where it is plain to see that no packet passes, no tunnel is ready. A rule
-//! with a condition beside links may or may not hold for a packet: one that accepts lets some pass, and then nothing is
-//! said; one that drops stops some only.
+//! with a condition beside links and addresses may or may not hold for a packet: one that accepts lets some pass, and then
+//! nothing is said; one that drops stops some only.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use crate::names::Ipv4Cidr;
 
 /// So many jumps from chain to chain are followed; the kernel allows no loops, whoever prints them might.
 const DEPTH: usize = 16;
@@ -18,7 +20,38 @@ pub struct Filter {
     rules: BTreeMap<String, Vec<String>>,
 }
 
-/// What becomes of all packets between two links.
+/// Packets of which it is asked whether any of them pass.
+#[derive(Debug, Clone, Copy)]
+pub struct Packets<'a> {
+    /// The link that they come by.
+    pub from: &'a str,
+    /// The link that they leave by; none of those to the gateway itself.
+    pub to: Option<&'a str>,
+    /// Where all of them come from, if that is known.
+    pub source: Option<Ipv4Cidr>,
+    /// Where all of them go.
+    pub destination: Option<Ipv4Cidr>,
+}
+
+/// Of which packets a rule speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Share {
+    None,
+    Some,
+    All,
+}
+
+impl Share {
+    fn but(self, negated: bool) -> Self {
+        match self {
+            Self::None if negated => Self::All,
+            Self::All if negated => Self::None,
+            share => share,
+        }
+    }
+}
+
+/// What becomes of all packets.
 enum Fate {
     /// Some may pass.
     Pass,
@@ -56,17 +89,16 @@ impl Filter {
         self.drops.is_empty() && self.rules.values().all(Vec::is_empty)
     }
 
-    /// What stops every packet that a built-in chain sees from one link to another (none: to the gateway itself), if that is
-    /// plain to see.
-    pub fn stops(&self, chain: &str, from: &str, to: Option<&str>) -> Option<String> {
-        match self.walk(chain, from, to, DEPTH) {
+    /// What stops every one of some packets that a built-in chain sees, if that is plain to see.
+    pub fn stops(&self, chain: &str, packets: Packets<'_>) -> Option<String> {
+        match self.walk(chain, packets, DEPTH) {
             Fate::Stopped(by) => Some(by),
             Fate::Pass => None,
             Fate::Undecided => self.drops.contains(chain).then(|| format!("-P {chain} DROP")),
         }
     }
 
-    fn walk(&self, chain: &str, from: &str, to: Option<&str>, depth: usize) -> Fate {
+    fn walk(&self, chain: &str, packets: Packets<'_>, depth: usize) -> Fate {
         let Some(deeper) = depth.checked_sub(1) else { return Fate::Pass };
         // Whether some have gone back to whoever asked.
         let mut returned = false;
@@ -74,10 +106,11 @@ impl Filter {
             let words: Vec<&str> = rule.split(' ').collect();
             let leaves = value(&words, "-g");
             let Some(target) = leaves.or_else(|| value(&words, "-j")) else { continue };
-            if !fits(&words, "-i", Some(from)) || !fits(&words, "-o", to) {
+            let share = packets.share_of(&words);
+            if share == Share::None {
                 continue;
             }
-            let for_all = is_for_all(&words);
+            let for_all = share == Share::All;
             let fate = match target {
                 "DROP" | "REJECT" => Fate::Stopped(format!("-A {chain} {rule}")),
                 "RETURN" if for_all => return Fate::Undecided,
@@ -85,7 +118,7 @@ impl Filter {
                     returned = true;
                     continue;
                 }
-                other if self.rules.contains_key(other) => self.walk(other, from, to, deeper),
+                other if self.rules.contains_key(other) => self.walk(other, packets, deeper),
                 "LOG" | "NFLOG" | "MARK" | "CONNMARK" | "TCPMSS" => continue,
                 // Accepted, or something unheard of: some may pass.
                 _ => Fate::Pass,
@@ -107,31 +140,60 @@ fn value<'a>(words: &[&'a str], option: &str) -> Option<&'a str> {
     words.iter().position(|word| *word == option).and_then(|at| words.get(at + 1)).copied()
 }
 
-/// Whether a rule's link is this one, or any.
-fn fits(words: &[&str], option: &str, link: Option<&str>) -> bool {
-    let Some(at) = words.iter().position(|word| *word == option) else { return true };
-    let (Some(named), Some(link)) = (words.get(at + 1), link) else { return false };
+impl Packets<'_> {
+    /// Of how many of them a rule's conditions hold.
+    fn share_of(self, rule: &[&str]) -> Share {
+        let (mut share, mut negated) = (Share::All, false);
+        let mut words = rule.iter();
+        while let Some(word) = words.next() {
+            let holds = match *word {
+                "!" => {
+                    negated = true;
+                    continue;
+                }
+                "-i" => link(words.next(), Some(self.from)),
+                "-o" => link(words.next(), self.to),
+                "-s" => range(words.next(), self.source),
+                "-d" => range(words.next(), self.destination),
+                "-j" | "-g" | "--reject-with" => {
+                    words.next();
+                    Share::All
+                }
+                "--comment" => {
+                    skip_comment(&mut words);
+                    Share::All
+                }
+                "-m" if words.clone().next() == Some(&"comment") => {
+                    words.next();
+                    Share::All
+                }
+                _ => Share::Some,
+            };
+            share = share.min(holds.but(negated));
+            negated = false;
+        }
+        share
+    }
+}
+
+/// Whether the link that a rule names is this one.
+fn link(named: Option<&&str>, link: Option<&str>) -> Share {
+    let (Some(named), Some(link)) = (named, link) else { return Share::None };
     let same = match named.strip_suffix('+') {
         Some(prefix) => link.starts_with(prefix),
         None => *named == link,
     };
-    let negated = at > 0 && words.get(at - 1) == Some(&"!");
-    same != negated
+    if same { Share::All } else { Share::None }
 }
 
-/// Whether a rule has no conditions but those on links.
-fn is_for_all(words: &[&str]) -> bool {
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        match *word {
-            "!" => {}
-            "-i" | "-o" | "-j" | "-g" | "--reject-with" => drop(words.next()),
-            "--comment" => skip_comment(&mut words),
-            "-m" if words.next() == Some(&"comment") => {}
-            _ => return false,
-        }
+/// Whether addresses of a range are in the one that a rule names.
+fn range(named: Option<&&str>, range: Option<Ipv4Cidr>) -> Share {
+    let named = named.and_then(|named| named.parse::<Ipv4Cidr>().ok());
+    match named.zip(range) {
+        Some((named, range)) if named.covers(range) => Share::All,
+        Some((named, range)) if !named.overlaps(range) => Share::None,
+        _ => Share::Some,
     }
-    true
 }
 
 /// A comment with a space in it is in quotes.
@@ -149,13 +211,18 @@ mod tests {
 
     use super::*;
 
+    fn out() -> Packets<'static> {
+        let destination = "242.1.0.0/16".parse().ok();
+        Packets { from: "eth0", to: Some("demo"), source: None, destination }
+    }
+
     fn stops(lines: &[&str]) -> Option<String> {
-        Filter::read(lines.iter().copied()).stops("FORWARD", "eth0", Some("demo"))
+        Filter::read(lines.iter().copied()).stops("FORWARD", out())
     }
 
     #[test]
     fn what_stops_all_packets_is_found_and_what_may_let_some_pass_is_not_blamed() {
-        let passing: [&[&str]; 14] = [
+        let passing: [&[&str]; 18] = [
             &[],
             &[":FORWARD ACCEPT [0:0]"],
             &[":INPUT DROP", "-A INPUT -j DROP"],
@@ -164,6 +231,10 @@ mod tests {
             &[":FORWARD DROP", "-A FORWARD -p tcp -j ACCEPT"],
             &[":FORWARD DROP", "-A FORWARD -j SOMEBODYS-TARGET"],
             &["-A FORWARD -o other -j DROP"],
+            &["-A FORWARD -d 242.1.7.0/24 -j DROP"],
+            &["-A FORWARD ! -d 242.1.0.0/16 -j DROP"],
+            &["-A FORWARD -s 10.0.1.0/24 -j DROP"],
+            &[":FORWARD DROP", "-A FORWARD -d 242.0.0.0/8 -j ACCEPT"],
             &["-A FORWARD -j A", "-A A -o other -j DROP"],
             &["-A FORWARD -j A", "-A A -p tcp -j RETURN", "-A A -j DROP"],
             &["-A FORWARD -p tcp -j A", "-A A -j DROP"],
@@ -174,12 +245,19 @@ mod tests {
         for lines in passing {
             assert_eq!(stops(lines), None, "{lines:?}");
         }
-        let stopping: [(&[&str], &str); 13] = [
+        let stopping: [(&[&str], &str); 17] = [
             (&[":FORWARD DROP [12:900]"], "-P FORWARD DROP"),
             (&[":FORWARD DROP"], "-P FORWARD DROP"),
             (&[":FORWARD DROP", "-A FORWARD -i net1 -j ACCEPT"], "-P FORWARD DROP"),
             (&[":FORWARD DROP", "-A FORWARD -s 10.9.0.0/16 -j DROP"], "-P FORWARD DROP"),
             (&["-A FORWARD -o demo -j DROP"], "-A FORWARD -o demo -j DROP"),
+            (&["-A FORWARD -d 242.1.0.0/16 -j DROP"], "-A FORWARD -d 242.1.0.0/16 -j DROP"),
+            (
+                &["-A FORWARD -s 0.0.0.0/0 -j DROP", "-A FORWARD -d 242.0.0.0/8 -j DROP"],
+                "-A FORWARD -d 242.0.0.0/8 -j DROP",
+            ),
+            (&["-A FORWARD ! -d 10.0.0.0/8 -j DROP"], "-A FORWARD ! -d 10.0.0.0/8 -j DROP"),
+            (&[":FORWARD DROP", "-A FORWARD ! -d 242.1.0.0/16 -j ACCEPT"], "-P FORWARD DROP"),
             (
                 &["-A FORWARD -j REJECT --reject-with icmp-port-unreachable"],
                 "-A FORWARD -j REJECT --reject-with icmp-port-unreachable",
@@ -205,7 +283,8 @@ mod tests {
 
     #[test]
     fn what_arrives_leaves_by_no_link() {
-        let input = |lines: &[&str]| Filter::read(lines.iter().copied()).stops("INPUT", "net1", None);
+        let arriving = Packets { from: "net1", to: None, source: None, destination: None };
+        let input = |lines: &[&str]| Filter::read(lines.iter().copied()).stops("INPUT", arriving);
         assert_eq!(input(&["-A INPUT -i net1 -j DROP"]).as_deref(), Some("-A INPUT -i net1 -j DROP"));
         assert_eq!(input(&["-A INPUT -o net1 -j DROP"]), None);
     }
@@ -257,7 +336,7 @@ mod tests {
             let policy = if drops { ":FORWARD DROP [0:0]" } else { ":FORWARD ACCEPT [0:0]" };
             let chains = [policy, ":A - [0:0]", ":B - [0:0]"];
             let filter = Filter::read(chains.into_iter().chain(rules.iter().map(String::as_str)));
-            let stopped = filter.stops("FORWARD", "eth0", Some("demo")).is_some();
+            let stopped = filter.stops("FORWARD", out()).is_some();
             for holds in [true, false] {
                 let passes = meets(&filter, "FORWARD", holds, 4).unwrap_or(!drops);
                 prop_assert!(!(stopped && passes), "{:?}", rules);
@@ -269,7 +348,7 @@ mod tests {
 
         #[test]
         fn no_listing_breaks_it(rules in prop::collection::vec("(-[PAijgom]|:|!|DROP|ACCEPT|eth0|demo|\"|\\PC| ){0,12}", 0..6)) {
-            let _ = Filter::read(rules.iter().map(String::as_str)).stops("FORWARD", "eth0", Some("demo"));
+            let _ = Filter::read(rules.iter().map(String::as_str)).stops("FORWARD", out());
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use super::filter::Filter;
+use super::filter::{Filter, Packets};
 use super::{LEAVING_GROUP, LINK_GROUP, MARK, ROUTE_PROTOCOL};
 use crate::leases::Mac;
 use crate::names::{HostAddr, Ipv4Cidr, ObjectKey};
@@ -151,10 +151,10 @@ pub struct Nat {
 }
 
 impl Nat {
-    /// What keeps the gateway from passing any packet on between two links, if that is plain to see: of two variants one is
-    /// enough.
-    pub fn stops(&self, from: &str, to: &str) -> Option<String> {
-        self.filter.values().find_map(|filter| filter.stops("FORWARD", from, Some(to)))
+    /// What stops every one of some packets in a built-in chain of the filter, if that is plain to see: of two variants one
+    /// is enough.
+    pub fn stops(&self, chain: &str, packets: Packets<'_>) -> Option<String> {
+        self.filter.values().find_map(|filter| filter.stops(chain, packets))
     }
 }
 

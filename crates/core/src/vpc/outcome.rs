@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::action::{Action, Step, shared_clamp_spec};
+use super::filter::Packets;
 use super::have::{Have, Holding, NatRule, Route};
 use super::plan::{Plan, Refused, plan_after};
 use super::want::{TunnelWant, Want};
@@ -74,15 +75,18 @@ impl Hindrance {
             let mut longer = within.filter(|(it, _)| **it != range && range.covers(**it));
             longer.find(|(_, route)| route.dev.as_deref() != Some(link)).map(|(_, route)| (*route).clone())
         };
-        let stopped = |from: &str, to: &str| {
-            let by = now.nat.stops(from, to)?;
+        let stopped = |from: &str, to: &str, source: Option<Ipv4Cidr>, destination: Option<Ipv4Cidr>| {
+            let by = now.nat.stops("FORWARD", Packets { from, to: Some(to), source, destination })?;
             Some(Self::Stopped { from: from.into(), to: to.into(), by })
         };
         let of = |(link, tunnel): (&LinkName, &TunnelWant)| {
             let link = link.as_str();
-            let hindrance = led(link, tunnel.remote_range).map(Self::Led);
-            let hindrance = hindrance.or_else(|| stopped(LAN_LINK, link)).or_else(|| stopped(link, LAN_LINK));
-            Some((tunnel.owner.clone(), hindrance?))
+            let range = tunnel.remote_range;
+            let hindrance = led(link, range)
+                .map(Self::Led)
+                .or_else(|| stopped(LAN_LINK, link, None, Some(range)))
+                .or_else(|| stopped(link, LAN_LINK, Some(range), None))?;
+            Some((tunnel.owner.clone(), hindrance))
         };
         want.tunnels.iter().filter_map(of).collect()
     }

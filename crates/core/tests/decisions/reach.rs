@@ -125,6 +125,9 @@ fn a_gateway_that_passes_nothing_on_has_no_tunnel_that_is_ready() {
         (vec!["-A FORWARD -o demo -j DROP"], true),
         (vec!["-A FORWARD -i demo -j DROP"], true),
         (vec!["-A FORWARD -o other -j DROP"], false),
+        (vec!["-A FORWARD -d 242.1.0.0/16 -j DROP"], true),
+        (vec!["-A FORWARD -s 242.1.0.0/16 -j DROP"], true),
+        (vec!["-A FORWARD -d 242.1.9.0/24 -j DROP"], false),
         (vec!["-A FORWARD -j SOMEBODYS", "-A SOMEBODYS -j DROP"], true),
     ] {
         let mut world = World::new();
