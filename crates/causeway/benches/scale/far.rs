@@ -2,11 +2,14 @@
 //!
 //! ```text
 //!  gateway: t0 … t999, net1 172.50.16.1 ── net1-far 172.50.0.1, the peers' addresses on lo; f0 … f999, hosts on lo
+//!                                                                       into ── behind: the router of all their VPCs
 //! ```
 //!
-//! A far end answers ARP for its inner address, and echoes to that and to a host of its range. Peers are behind a router, so
-//! that the gateway has one neighbour outside; what the far ends know of the gateway is fixed. Neighbours that are learnt
-//! share one table with all others of the machine, and its size is not for a benchmark to change.
+//! A far end answers as a real peer's gateway does: ARP for its inner address and, by proxy and at once, for its whole range;
+//! echoes to the former and to a host of the latter; and the rest of its range it passes on, to a router that says of a packet
+//! that may go no further where it ended. That router is the other end of a link that never leaves the namespace. Peers are
+//! behind a router too, so that the gateway has one neighbour outside; what the far ends know of the gateway is fixed.
+//! Neighbours that are learnt share one table with all others of the machine, and its size is not for a benchmark to change.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -15,22 +18,33 @@ use anyhow::Context;
 
 use crate::gateways::Gateways;
 use crate::namespace::Namespace;
-use crate::shape::{self, FAR, OURS, OURS_TOO, PORT, ROUTER, Shape};
+use crate::shape::{self, FAR, OURS, OURS_TOO, PEERS, PORT, ROUTER, Shape};
 
 /// Tables are counted from here, one for each far end: its answers leave by its own link.
 const FIRST_TABLE: usize = 1_000;
+/// The router behind all far ends.
+const BEHIND: &str = "10.64.0.1";
+const BEHIND_MAC: &str = "02:43:00:00:00:01";
 
 /// Puts a new namespace at the other end of a gateway's way out.
 pub(crate) fn behind(gateway: &Namespace, far: Namespace) -> anyhow::Result<Namespace> {
     gateway.sh(&format!("ip link set dev net1-far netns {}", far.pid()))?;
     far.sh(&format!(
         "set -e
-        echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter
-        echo 0 >/proc/sys/net/ipv4/conf/default/rp_filter
+        cd /proc/sys/net/ipv4
+        echo 0 >conf/all/rp_filter
+        echo 0 >conf/default/rp_filter
+        echo 1 >ip_forward
+        echo 1 >conf/default/proxy_arp
         ip -batch - <<END
 link set dev lo up
 address add {ROUTER}/16 dev net1-far
 link set dev net1-far up
+link add name into type veth peer name behind address {BEHIND_MAC}
+link set dev into up
+link set dev behind up
+neigh add {BEHIND} lladdr {BEHIND_MAC} nud permanent dev into
+route add {PEERS} via {BEHIND} dev into onlink
 END
 "
     ))?;
@@ -79,6 +93,7 @@ fn far_end(shape: Shape, tunnel: usize) -> String {
     let mut lines = format!(
         "address replace {own}/32 dev lo\naddress replace {host}/32 dev lo\n\
          link add {link} type vxlan local {own} remote {remote} id {vni} dstport {PORT} dev net1-far\n\
+         ntable change name arp_cache dev {link} proxy_delay 0\n\
          address add {} dev {link}\nlink set dev {link} up\n",
         shape::interface(peer, FAR)
     );
