@@ -1,14 +1,14 @@
-//! The other ends of tunnels: for each gateway one network namespace, in which everything is that its peers have.
+//! The other ends of tunnels: for each gateway one network namespace, in which everything is that its peers have, and one
+//! behind that.
 //!
 //! ```text
 //!  gateway: t0 … t999, net1 172.50.16.1 ── net1-far 172.50.0.1, the peers' addresses on lo; f0 … f999, hosts on lo
-//!                                                                       into ── behind: the router of all their VPCs
+//!                                              into ── vpc: has all other addresses of the peers' ranges
 //! ```
 //!
 //! A far end answers as a real peer's gateway does: ARP for its inner address and, by proxy and at once, for its whole range;
-//! echoes to the former and to a host of the latter; and the rest of its range it passes on, to a router that says of a packet
-//! that may go no further where it ended. That router is the other end of a link that never leaves the namespace. Peers are
-//! behind a router too, so that the gateway has one neighbour outside; what the far ends know of the gateway is fixed.
+//! echoes to the former and to a host of the latter. The rest of its range it passes on to what lies behind, which answers.
+//! Peers are behind a router, so that the gateway has one neighbour outside; what the far ends know of the gateway is fixed.
 //! Neighbours that are learnt share one table with all others of the machine, and its size is not for a benchmark to change.
 
 use std::fmt::Write;
@@ -22,12 +22,12 @@ use crate::shape::{self, FAR, OURS, OURS_TOO, PEERS, PORT, ROUTER, Shape};
 
 /// Tables are counted from here, one for each far end: its answers leave by its own link.
 const FIRST_TABLE: usize = 1_000;
-/// The router behind all far ends.
-const BEHIND: &str = "10.64.0.1";
-const BEHIND_MAC: &str = "02:43:00:00:00:01";
+/// Between the far ends and what lies behind them.
+const FRONT: &str = "10.64.0.1";
+const BEHIND: &str = "10.64.0.2";
 
-/// Puts a new namespace at the other end of a gateway's way out.
-pub(crate) fn behind(gateway: &Namespace, far: Namespace) -> anyhow::Result<Namespace> {
+/// Puts a new namespace at the other end of a gateway's way out, and another behind that.
+pub(crate) fn behind(gateway: &Namespace, far: Namespace, vpc: Namespace) -> anyhow::Result<[Namespace; 2]> {
     gateway.sh(&format!("ip link set dev net1-far netns {}", far.pid()))?;
     far.sh(&format!(
         "set -e
@@ -40,15 +40,25 @@ pub(crate) fn behind(gateway: &Namespace, far: Namespace) -> anyhow::Result<Name
 link set dev lo up
 address add {ROUTER}/16 dev net1-far
 link set dev net1-far up
-link add name into type veth peer name behind address {BEHIND_MAC}
+link add name into type veth peer name back netns {}
+address add {FRONT}/30 dev into
 link set dev into up
-link set dev behind up
-neigh add {BEHIND} lladdr {BEHIND_MAC} nud permanent dev into
-route add {PEERS} via {BEHIND} dev into onlink
+route add {PEERS} via {BEHIND}
+END
+",
+        vpc.pid()
+    ))?;
+    vpc.sh(&format!(
+        "ip -batch - <<END
+link set dev lo up
+address add {BEHIND}/30 dev back
+link set dev back up
+route add default via {FRONT}
+route add local {PEERS} dev lo
 END
 "
     ))?;
-    Ok(far)
+    Ok([far, vpc])
 }
 
 impl Gateways {
