@@ -7,14 +7,14 @@
 //! for ([`Vpc::held`]); that is also the sign that the monitor is alive. When it falls silent or ends, the gateway is
 //! visited again, which opens it anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use causeway_core::GatewayName;
 use causeway_core::vpc::objects::PodRef;
 use causeway_core::vpc::{Answer, Event, Probed, Scope};
+use causeway_core::{GatewayName, LinkName};
 use causeway_datapath::RunError;
 use causeway_datapath::vpc::{Digest, Heard, Monitor as Script, Traffic};
 use futures::StreamExt;
@@ -58,14 +58,41 @@ struct Monitor {
     task: AbortOnDropHandle<()>,
     lines: Arc<AtomicU64>,
     questions: mpsc::Sender<Question>,
-    /// The number of the last change.
-    changed: watch::Sender<u64>,
+    changed: watch::Sender<Announcement>,
     closed: Arc<AtomicBool>,
 }
 
 impl Drop for Monitor {
     fn drop(&mut self) {
         self.closed.store(true, Ordering::Release);
+    }
+}
+
+/// What is said of changes to whoever asks the tunnels' peers.
+#[derive(Default)]
+struct Announcement {
+    /// The number of the last one.
+    number: u64,
+    /// Which links changed with which, not long ago.
+    links: Vec<(u64, LinkName)>,
+}
+
+impl Announcement {
+    /// More at a time are not named.
+    const LINKS: usize = 100;
+
+    fn add<'a>(&mut self, number: u64, links: impl IntoIterator<Item = &'a LinkName>) {
+        self.number = number;
+        self.links.extend(links.into_iter().map(|link| (number, link.clone())));
+        let before = self.links.len().saturating_sub(Self::LINKS);
+        self.links.drain(..before);
+    }
+
+    /// What is to be said to somebody who has heard of everything up to a number.
+    fn since(&self, number: u64) -> String {
+        let links: BTreeSet<&str> =
+            self.links.iter().filter(|(at, _)| *at > number).map(|(_, link)| link.as_str()).collect();
+        Script::announce(self.number, links)
     }
 }
 
@@ -84,7 +111,7 @@ impl Monitors {
     }
 
     /// A gateway was changed: what its tunnels' peers answer is asked for soon, and counts under a new number.
-    pub(super) fn changed(&self, gateway: &GatewayName) {
+    pub(super) fn changed<'a>(&self, gateway: &GatewayName, links: impl IntoIterator<Item = &'a LinkName>) {
         let number = {
             let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
             let number = changes.entry(gateway.clone()).or_default();
@@ -92,7 +119,7 @@ impl Monitors {
             *number
         };
         if let Some(monitor) = self.lock().get(gateway) {
-            monitor.changed.send_replace(number);
+            monitor.changed.send_modify(|said| said.add(number, links));
         }
     }
 
@@ -100,7 +127,7 @@ impl Monitors {
     fn announce_again(&self, gateway: &GatewayName) {
         let number = self.change(gateway);
         if let Some(monitor) = self.lock().get(gateway) {
-            monitor.changed.send_if_modified(|known| std::mem::replace(known, number) != number);
+            monitor.changed.send_if_modified(|said| std::mem::replace(&mut said.number, number) != number);
         }
     }
 
@@ -170,7 +197,8 @@ impl Vpc {
         self.metrics.count_exec("monitor", &opened);
         let (alive, mut is_alive) = watch::channel(false);
         let (questions, asked) = mpsc::channel(1);
-        let (changed, announced) = watch::channel(self.monitors.change(gateway));
+        let number = self.monitors.change(gateway);
+        let (changed, announced) = watch::channel(Announcement { number, ..Announcement::default() });
         let (process, lines, closed) =
             (opened?, Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         // Nobody has listened since the last one ended.
@@ -241,7 +269,7 @@ struct Session {
     pod_uid: String,
     interval: Duration,
     pace: Duration,
-    announced: watch::Receiver<u64>,
+    announced: watch::Receiver<Announcement>,
     alive: watch::Sender<bool>,
     lines: Arc<AtomicU64>,
 }
@@ -251,7 +279,7 @@ impl Session {
     async fn follow(&mut self, mut process: AttachedProcess, mut asked: mpsc::Receiver<Question>) {
         // The command ends when its stdin does: hold it.
         let (Some(mut stdin), Some(stdout)) = (process.stdin(), process.stdout()) else { return };
-        let change = *self.announced.borrow_and_update();
+        let mut change = self.announced.borrow_and_update().number;
         if stdin.write_all(&Script::input(self.interval, change, self.pace)).await.is_err() {
             return;
         }
@@ -265,8 +293,13 @@ impl Session {
             let line = tokio::select! {
                 line = timeout_at(due.unwrap_or(silence.min(unheard)), lines.next()) => line,
                 Ok(()) = self.announced.changed() => {
-                    let change = *self.announced.borrow_and_update();
-                    if stdin.write_all(Script::announce(change).as_bytes()).await.is_err() {
+                    let said = {
+                        let announced = self.announced.borrow_and_update();
+                        let said = announced.since(change);
+                        change = announced.number;
+                        said
+                    };
+                    if stdin.write_all(said.as_bytes()).await.is_err() {
                         return;
                     }
                     continue;
