@@ -1,5 +1,7 @@
 //! How clusters learn of each other's gateways, and what happens when they cannot.
 
+#[path = "exchange/contested.rs"]
+mod contested;
 #[path = "exchange/ids.rs"]
 mod ids;
 #[path = "exchange/known.rs"]

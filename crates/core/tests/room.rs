@@ -278,12 +278,11 @@ fn any_happening() -> impl Strategy<Value = Happening> {
     let eip = (any_gateway(), 0..2i64).prop_map(|(gateway, created)| {
         (format!("eip{created}"), Eip { gateway, address: Ipv4Addr::new(172, 50, 16, 101), created })
     });
-    let member = (select(vec!["c1", "a-c1"]), select(vec!["uid0", "uid1"]), 0..3i64, 0..3i64).prop_map(
-        |(cluster, uid, renewed, read)| {
+    let member = (select(vec!["c1", "a-c1"]), select(vec!["uid0", "uid1", "uid2"]), 0..3i64, 0..3i64)
+        .prop_map(|(cluster, uid, renewed, read)| {
             let member = Member { cluster: name(cluster), uid: uid.into() };
             (member.name(), Renewal { member, renewed: 10 * renewed, lasts: 10, read: 10 * read })
-        },
-    );
+        });
     prop_oneof![
         2 => event(any_change(any_end(false)).prop_map(Event::OwnEnds)),
         3 => event(any_change(any_end(true)).prop_map(Event::PeerEnds)),

@@ -17,6 +17,10 @@ fn about(reason: &str) -> (Hop, &'static str) {
             (Hop::Record, "correct it in the peer's cluster: records are written by its controller")
         }
         "ClusterIdTaken" => (Hop::Object, "give one of the two clusters another id"),
+        "PeerIdContested" => (
+            Hop::Record,
+            "give one of the two clusters another id; a Lease that is neither's can be deleted at the broker (docs/trust.md)",
+        ),
         "RangeOverlap" | "ClustersOverlap" => {
             (Hop::Record, "change the globalnet of one of the two clusters")
         }

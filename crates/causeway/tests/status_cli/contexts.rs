@@ -1,12 +1,16 @@
 //! Which clusters are meant.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use super::site::{Site, finish, tunnel};
+use super::site::{Site, condition, finish, tunnel};
 
 fn listed(paths: &[&Path]) -> OsString {
     std::env::join_paths(paths).expect("a list")
+}
+
+fn listed_with_comma(paths: &[&Path]) -> OsString {
+    paths.iter().map(|path| path.as_os_str()).collect::<Vec<_>>().join(OsStr::new(","))
 }
 
 /// Two clusters, each with a tunnel of its name.
@@ -96,6 +100,70 @@ async fn several_contexts_are_one_table_in_which_clusters_are_named() {
     let said = east.status_with(&all, &["--context", "east,nowhere"]).await;
     assert_eq!((said.code, said.out.as_str()), (Some(2), ""));
     assert!(said.err.contains("there is no context `nowhere`"), "{said:?}");
+}
+
+#[tokio::test]
+async fn several_kubeconfigs_are_several_clusters_each_by_its_current_context() {
+    let (east, west) = two().await;
+    let (one, other) = (east.kubeconfig(), west.kubeconfig());
+    let as_list = listed_with_comma(&[&one, &other]);
+    let run = async |files: &[&OsStr], more: &[&str]| {
+        let mut command = east.command(&["status"]);
+        for file in files {
+            command.arg("--kubeconfig").arg(file);
+        }
+        finish({
+            command.args(more);
+            command
+        })
+        .await
+    };
+    for files in [&[one.as_os_str(), other.as_os_str()][..], &[&as_list]] {
+        let said = run(files, &[]).await;
+        assert_eq!((said.code, said.err.as_str()), (Some(0), ""), "{said:?}");
+        assert_eq!(said.row("east")[..3], ["east", "ns1/of-east", "yes"]);
+        assert_eq!(said.row("west")[..3], ["west", "ns1/of-west", "yes"]);
+    }
+    // Two clusters may be called alike in files of their own, and are told apart by them.
+    let renamed = std::fs::read_to_string(&other).expect("a file").replace("west", "east");
+    let namesake = west.write("of-west.kubeconfig", &renamed);
+    let said = run(&[one.as_os_str(), namesake.as_os_str()], &[]).await;
+    assert_eq!(said.row("ns1/of-east")[0], "east (config)", "{said:?}");
+    assert_eq!(said.row("ns1/of-west")[0], "east (of-west.kubeconfig)", "{said:?}");
+    let said = run(&[one.as_os_str(), other.as_os_str()], &["--context", "east"]).await;
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.err.contains("the current context of each is used: leave --context out"), "{said:?}");
+    let said = run(&[one.as_os_str(), other.as_os_str()], &["--all-contexts"]).await;
+    assert_eq!((said.code, said.row("west")[1]), (Some(0), "ns1/of-west"), "{said:?}");
+    let said = run(&[one.as_os_str(), OsStr::new("/nowhere")], &[]).await;
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(said.err.contains("/nowhere: there is no such file"), "{said:?}");
+    // A comma may be a part of a name.
+    let odd = east.write("a,b", &std::fs::read_to_string(&one).expect("a file"));
+    let said = run(&[odd.as_os_str()], &[]).await;
+    assert!(said.out.contains("ns1/of-east"), "{said:?}");
+}
+
+#[tokio::test]
+async fn what_should_be_known_of_a_tunnel_that_is_up_is_said() {
+    let site = Site::with_tunnels("east").await;
+    let conditions = [
+        condition("Ready", "True", "Up", "vxlan leads to 242.1.0.0/16 through gw1"),
+        condition("PeerAgrees", "False", "PeerMismatch", "this end is VXLAN 101, cluster2/gw9 says 100"),
+        condition("LastKnown", "True", "PeerUnknown", "the tunnel goes on with what was last known"),
+    ];
+    let mut odd = tunnel("odd");
+    odd["status"]["conditions"] = serde_json::json!(conditions);
+    site.put("ns1", odd).await;
+    let said = site.status(&[]).await;
+    assert_eq!((said.code, said.row("ns1/odd")[1]), (Some(0), "yes"), "{said:?}");
+    for why in
+        ["PeerMismatch: this end is VXLAN 101, cluster2/gw9 says 100", "PeerUnknown: the tunnel goes on"]
+    {
+        assert!(said.out.contains(why), "{said:?}");
+    }
+    let document = site.status(&["-o", "json"]).await.document();
+    assert_eq!(document["tunnels"][0]["warnings"][0]["reason"], "PeerMismatch", "{document}");
 }
 
 #[tokio::test]

@@ -103,6 +103,17 @@ impl Controller {
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     }
 
+    /// The series of a tunnel by their names, each with its value.
+    pub(crate) async fn series(&self, tunnel: &str) -> std::collections::BTreeMap<String, f64> {
+        let text = self.metrics().await.unwrap_or_default();
+        let label = format!("tunnel=\"{tunnel}\"");
+        let series = text.lines().filter(|line| line.contains(&label)).filter_map(|line| {
+            let (name, _) = line.split_once('{')?;
+            Some((name.to_owned(), line.rsplit(' ').next()?.parse().ok()?))
+        });
+        series.collect()
+    }
+
     async fn metrics(&self) -> std::io::Result<String> {
         let mut stream = TcpStream::connect(&self.address).await?;
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await?;

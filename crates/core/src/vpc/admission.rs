@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use super::member::Contest;
 use super::objects::{Tunnel, TunnelSpec};
 use super::outcome::{Claim, Trouble};
 use super::want::{TunnelKind, TunnelWant};
@@ -298,6 +299,12 @@ impl Grounds<'_> {
                 "clusterId {} is this cluster itself; a tunnel leads to a gateway of another one",
                 peer.cluster
             )));
+        }
+        if let Some(Contest { one, other }) = self.own.contested().get(&peer.cluster)
+            && !self.records.is_given(peer)
+        {
+            let (cluster, one, other) = (peer.cluster.clone(), one.clone(), other.clone());
+            return Err(Trouble::PeerIdContested { cluster, one, other });
         }
         let (remote, remote_range) = self.records.find(peer)?;
         if remote == local {

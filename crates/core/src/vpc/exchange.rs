@@ -279,6 +279,12 @@ pub fn import(state: &State, key: &ObjectKey) -> RecordTask {
     };
     // One that stands for its gateway by name comes before one that only happens to be called so.
     let copy = state.records.copies_for(key).filter(is_it).max_by_key(|copy| copy.is_of_gateway());
+    // Nor is anything taken or let go under an id that is perhaps not its publisher's; before that is known, a controller
+    // that starts would bring what was refused before.
+    let mut members = [copy, have].into_iter().flatten().filter_map(|record| record.origin.as_ref());
+    if members.any(|member| !state.own.believes(member)) {
+        return RecordTask::Nothing;
+    }
     let mended = |record: &Record| {
         is_slip(state, cluster, record) && copy.is_some_and(|copy| copy.external_ip != record.external_ip)
     };

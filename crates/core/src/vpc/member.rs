@@ -9,6 +9,10 @@
 //! renewal changes is alive from the moment that we saw it change. Only when a claim is seen for the first time
 //! there is nothing but its own clock, and that only counts against it: a time that is yet to come is as good as now.
 //! However long a claim says that it lasts, it has to be renewed as often as anybody's ([`LONGEST`]).
+//!
+//! An id of another that two claim is nobody's to everybody else: neither of them corrects what is published under it, so
+//! nothing new of that is believed until one of the claims is gone. A cluster without any claim, as other operators' are,
+//! is contested by nobody.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -113,6 +117,29 @@ impl Members {
         }
     }
 
+    /// Whether it is known who claims what, or that nobody can.
+    pub(super) fn are_known(&self) -> bool {
+        *self != Self::Unknown
+    }
+
+    /// The ids that two others claim, each with two such claims. A claim of our own to an id that we went by before is
+    /// none: we know better.
+    pub(super) fn contested(&self, us: Option<&Member>) -> BTreeMap<ClusterId, Contest> {
+        let Self::Listed(members) = self else { return BTreeMap::new() };
+        let is_others =
+            |member: &Member| us.is_none_or(|us| member.cluster != us.cluster && member.uid != us.uid);
+        let alive = members.iter().filter(|(_, known)| !known.lapsed && is_others(&known.member));
+        let (mut first, mut contested) = (BTreeMap::new(), BTreeMap::new());
+        for (name, Known { member, .. }) in alive {
+            let (one, uid) = *first.entry(&member.cluster).or_insert((name, &member.uid));
+            if *uid != member.uid {
+                let contest = || Contest { one: one.clone(), other: name.clone() };
+                contested.entry(member.cluster.clone()).or_insert_with(contest);
+            }
+        }
+        contested
+    }
+
     /// The ids that we went by before, and that nobody else goes by now.
     pub(super) fn former(&self, us: Option<&Member>) -> BTreeSet<ClusterId> {
         let (Self::Listed(members), Some(us)) = (self, us) else { return BTreeSet::new() };
@@ -150,6 +177,13 @@ impl Members {
         }
         Some(Self::Listed(members))
     }
+}
+
+/// Two claims to one id, by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Contest {
+    pub(super) one: String,
+    pub(super) other: String,
 }
 
 /// How our claim stands.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use super::member::{Member, Members, Standing};
+use super::member::{Contest, Member, Members, Standing};
 use super::outcome::Trouble;
 use super::want::EgressRange;
 use crate::names::{ClusterId, Invalid, Ipv4Cidr};
@@ -39,6 +39,8 @@ pub(super) struct Own {
     standing: Standing,
     /// The ids that we went by before, as our claims to them prove.
     former: BTreeSet<ClusterId>,
+    /// The ids of others that two claim.
+    contested: BTreeMap<ClusterId, Contest>,
     /// The longest run of egress addresses.
     run: Option<EgressRange>,
 }
@@ -55,6 +57,7 @@ impl Own {
         let us = self.ourselves();
         self.standing = self.members.standing(us.as_ref());
         self.former = self.members.former(us.as_ref());
+        self.contested = self.members.contested(us.as_ref());
         self.run = EgressRange::longest_run(self.egress());
     }
 
@@ -93,6 +96,21 @@ impl Own {
     /// How our claim to our id stands at the broker.
     pub(super) fn standing(&self) -> &Standing {
         &self.standing
+    }
+
+    /// The ids of others that two claim, so that nothing new of them is believed.
+    pub(super) fn contested(&self) -> &BTreeMap<ClusterId, Contest> {
+        &self.contested
+    }
+
+    /// Whether anybody claims what another does, ourselves included.
+    pub(super) fn is_any_contested(&self) -> bool {
+        matches!(self.standing, Standing::Contested(_)) || !self.contested.is_empty()
+    }
+
+    /// Whether what is published under an id may be believed: it is known who claims it, and not two do.
+    pub(super) fn believes(&self, id: &ClusterId) -> bool {
+        self.members.are_known() && !self.contested.contains_key(id)
     }
 
     /// Our range, if it is known and our id is ours.

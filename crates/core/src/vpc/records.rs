@@ -176,16 +176,24 @@ impl Records {
         record.external_ip.parse().ok()
     }
 
-    /// Where a peer can be reached and what lies behind it. Only a record in the namespace of records counts: who
-    /// may write elsewhere must not speak for a gateway.
+    /// The record that speaks for a peer. Only one in the namespace of records counts: who may write elsewhere must not speak
+    /// for a gateway.
+    fn best(&self, peer: &Peer) -> Option<&Record> {
+        let here = self.about(peer).filter(|it| !it.deleting && it.key.namespace() == RECORD_NAMESPACE);
+        // One that people wrote comes before one that was brought; of those the longer name is the clearer one.
+        here.max_by_key(|record| (record.origin.is_none(), record.key.name().len()))
+    }
+
+    /// Whether people here have written themselves where a peer is: then what is said at the broker is no matter.
+    pub(super) fn is_given(&self, peer: &Peer) -> bool {
+        self.best(peer).is_some_and(|record| record.origin.is_none())
+    }
+
+    /// Where a peer can be reached and what lies behind it.
     pub(super) fn find(&self, peer: &Peer) -> Result<(Ipv4Addr, Ipv4Cidr), Trouble> {
         let invalid = |why: String| Trouble::PeerInvalid { peer: peer.clone(), why };
-        let records = || self.about(peer).filter(|record| !record.deleting);
-        let here = records().filter(|record| record.key.namespace() == RECORD_NAMESPACE);
-        // One that people wrote comes before one that was brought; of those the longer name is the clearer one.
-        let best = here.max_by_key(|record| (record.origin.is_none(), record.key.name().len()));
-        let Some(record) = best else {
-            return Err(match records().next() {
+        let Some(record) = self.best(peer) else {
+            return Err(match self.about(peer).find(|record| !record.deleting) {
                 Some(Record { key, .. }) => {
                     invalid(format!("it is {key}, and only records in namespace {RECORD_NAMESPACE} count"))
                 }

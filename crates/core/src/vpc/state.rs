@@ -15,7 +15,7 @@ use super::admission::Admission;
 use super::compile;
 use super::event::{Event, Scope};
 use super::gateways::Gateways;
-use super::member::{Member, Members, Standing};
+use super::member::{Member, Members};
 use super::objects::{StaticRoute, Tunnel, Vpc};
 use super::outcome::{Outcome, Trouble};
 use super::own::Own;
@@ -208,8 +208,8 @@ impl State {
                 Some(members) => self.apply_members(members),
                 None => Touched::new(),
             },
-            // Whoever goes by our id does not go away with our right to see it.
-            Event::NoMembers if matches!(self.own.standing(), Standing::Contested(_)) => Touched::new(),
+            // Whoever goes by another's id does not go away with our right to see it.
+            Event::NoMembers if self.own.is_any_contested() => Touched::new(),
             Event::NoMembers => self.apply_members(Members::Unkept),
             Event::Identity(cluster) => self.set(|own| &mut own.identity, cluster),
             Event::Joining(namespace) => {

@@ -52,6 +52,18 @@ pub enum Trouble {
         /// Its claim.
         by: String,
     },
+    /// Two clusters go by the peer's id.
+    #[error(
+        "two clusters claim the id {cluster} at the broker, by Leases {one} and {other}, and nobody can tell which of them is right, so no address or range that is published under it is taken; give one of them another id; the claim of a cluster that is no more runs out within minutes"
+    )]
+    PeerIdContested {
+        /// The id.
+        cluster: ClusterId,
+        /// A claim to it.
+        one: String,
+        /// Another.
+        other: String,
+    },
     /// There is no such gateway.
     #[error(
         "there is no gateway {0} in this cluster: no workload labelled ovn.kubernetes.io/vpc-nat-gw=true runs it"
@@ -202,6 +214,7 @@ impl Trouble {
             Self::NotYetSupported => "NotYetSupported",
             Self::ClusterIncomplete(_) => "ClusterIncomplete",
             Self::ClusterIdTaken { .. } => "ClusterIdTaken",
+            Self::PeerIdContested { .. } => "PeerIdContested",
             Self::GatewayNotFound(_) => "GatewayNotFound",
             Self::GatewayNotRunning { .. } => "GatewayNotRunning",
             Self::GatewayLost { .. } => "GatewayLost",
@@ -248,6 +261,7 @@ impl Trouble {
             self,
             Self::ClusterIncomplete(_)
                 | Self::ClusterIdTaken { .. }
+                | Self::PeerIdContested { .. }
                 | Self::PeerUnknown(..)
                 | Self::PeerInvalid { .. }
                 | Self::RangeOverlap { .. }
@@ -266,6 +280,7 @@ impl Trouble {
             Self::Invalid(_)
             | Self::ClusterIncomplete(_)
             | Self::ClusterIdTaken { .. }
+            | Self::PeerIdContested { .. }
             | Self::GatewayIncomplete(_)
             | Self::PeerUnknown(..)
             | Self::PeerInvalid { .. } => true,

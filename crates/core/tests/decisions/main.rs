@@ -2,6 +2,7 @@
 
 mod addresses;
 mod claims;
+mod contests;
 mod ends;
 mod pods;
 mod reach;

@@ -7,7 +7,7 @@ use crate::names::{ClusterId, GatewayName, ObjectKey};
 use crate::room::Change;
 use crate::vpc::event::Scope;
 use crate::vpc::exchange::Record;
-use crate::vpc::member::Members;
+use crate::vpc::member::{Contest, Members};
 use crate::vpc::naming::copy_name;
 use crate::vpc::objects::Peer;
 use crate::vpc::own::Own;
@@ -126,18 +126,40 @@ impl State {
         import.into_iter().chain(export).chain(same).collect()
     }
 
-    /// Whether our id is ours alone decides about everything; whose the others are, about nothing here. A claim
+    /// Whether our id is ours alone decides about everything; whether another's is, about what comes from there. A claim
     /// that was only renewed is no news, least of all our own.
     pub(super) fn apply_members(&mut self, members: Members) -> Touched {
-        let stands = |own: &Own| (own.standing().clone(), own.former().clone());
-        let stood = stands(&self.own);
+        let stands = |own: &Own| (own.standing().clone(), own.former().clone(), own.members.are_known());
+        let (stood, contested) = (stands(&self.own), self.own.contested().clone());
         let before = std::mem::replace(&mut self.own.members, members);
         self.own.work_out();
         match (before == self.own.members, stood == stands(&self.own)) {
             (true, _) => Touched::new(),
-            (false, true) => [Scope::Membership].into(),
+            (false, true) => {
+                let mut touched = self.around_contested(&contested);
+                touched.insert(Scope::Membership);
+                touched
+            }
             (false, false) => self.around_us(),
         }
+    }
+
+    /// What comes from clusters whose ids are contested now and were not before, or the other way, or by others.
+    fn around_contested(&mut self, before: &BTreeMap<ClusterId, Contest>) -> Touched {
+        let now = self.own.contested();
+        let ids = before.keys().chain(now.keys());
+        let turned: BTreeSet<ClusterId> = ids.filter(|id| before.get(*id) != now.get(*id)).cloned().collect();
+        if turned.is_empty() {
+            return Touched::new();
+        }
+        let is_theirs =
+            |record: &&Record| record.origin.as_ref().is_some_and(|origin| turned.contains(origin));
+        let copies = self.records.copies().into_iter().flat_map(BTreeMap::values).filter(is_theirs);
+        let mut touched: Touched = copies.flat_map(|copy| self.around_copy(copy)).collect();
+        touched.extend(self.records.here().values().filter(is_theirs).filter_map(import_of));
+        let keys = turned.iter().flat_map(|cluster| self.tunnels.to_cluster(cluster)).cloned().collect();
+        touched.extend(self.readmit(keys));
+        touched
     }
 }
 
