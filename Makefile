@@ -41,7 +41,7 @@ sandbox: ## Build, then run two clusters or more on this machine and join their 
 test: ## Install what is missing, then run every test.
 	@hack/setup.sh test
 	@$(TIMED) "build the tests" cargo test --workspace --no-run
-	@$(TIMED) "unit, property and integration tests" env -u KUBECONFIG PROPTEST_RNG_SEED=$(SEED) cargo test --workspace --no-fail-fast
+	@$(TIMED) "unit, property and integration tests" env -u KUBECONFIG PROPTEST_RNG_SEED=$(SEED) hack/tests.sh
 
 .PHONY: explore
 explore: ## Property tests of the pure floors with CASES=5000 new inputs each, from a seed that is printed.

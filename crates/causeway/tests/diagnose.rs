@@ -200,6 +200,21 @@ const FAULTS: &[Fault] = &[
         &[(Far, "iptables -D FORWARD -o demo -j REJECT")],
         ("forward", "cluster2", "-A FORWARD -o demo -j REJECT"),
     ),
+    fault(
+        &[(Near, "iptables -N NO && iptables -A NO -i demo -j DROP && iptables -A FORWARD -j NO")],
+        &[(Near, "iptables -F FORWARD && iptables -F NO && iptables -X NO")],
+        ("forward", "cluster1", "-A NO -i demo -j DROP"),
+    ),
+    fault(
+        &[(Near, "ip route add blackhole 242.1.1.0/24")],
+        &[(Near, "ip route del blackhole 242.1.1.0/24")],
+        ("forward", "cluster1", "242.1.1.0/24"),
+    ),
+    fault(
+        &[(Near, "ip rule add iif eth0 to 242.1.0.0/16 blackhole")],
+        &[(Near, "ip rule del iif eth0 to 242.1.0.0/16 blackhole")],
+        ("forward", "cluster1", "packets from eth0 to 242.1.0.0/16 go nowhere"),
+    ),
     alone(fault(
         &[(Far, "iptables -P FORWARD DROP")],
         &[(Far, "iptables -P FORWARD ACCEPT")],

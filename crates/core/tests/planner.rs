@@ -120,6 +120,14 @@ fn keeps_its_promises_after(refused: &Refused, want: &Want, have: &Have) {
     let stays = frozen(want, &first);
     assert_eq!(untouchable(&stays, &first, &after), untouchable(&stays, &first, have));
 
+    // Whoever asks the peers is told of every link that becomes another one.
+    let made = first.steps.iter().filter_map(|step| match &step.action {
+        Action::LinkAdd { link, .. } => Some(link),
+        _ => None,
+    });
+    let told = want.links_of(&first.steps);
+    made.for_each(|link| assert!(told.contains(&link), "{link} is not among {told:?}"));
+
     let lasting: BTreeSet<Ipv4Cidr> = routed(have).intersection(&routed(&once)).copied().collect();
     let excused = interrupted(&first, have);
     carried_out(&first, have, |now| {

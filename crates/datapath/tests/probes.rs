@@ -5,7 +5,7 @@ mod lab;
 use std::time::Duration;
 
 use causeway_core::vpc::{Near, TunnelKind, Variant};
-use causeway_datapath::vpc::Monitor as Script;
+use causeway_datapath::vpc::{Heard, Monitor as Script};
 use lab::monitor::Monitor;
 use lab::want::{VXLAN, add, demo};
 use lab::{Lab, joined, require};
@@ -65,7 +65,7 @@ async fn answers_carry_the_number_of_the_change_that_was_announced_before_they_w
     let lab = joined(Variant::Nft).await;
     let mut monitor = Monitor::start(&lab.gateways[0], MINUTE).await;
     monitor.answer("demo", 1).await;
-    monitor.write(Script::announce(7).as_bytes()).await;
+    monitor.write(Script::announce(7, []).as_bytes()).await;
     assert!(answers(monitor.answer("demo", 7).await.near));
 }
 
@@ -90,6 +90,36 @@ async fn many_tunnels_are_asked_and_leave_nothing_in_the_kernels_table() {
     let left = lab.gateways[0]
         .sh("ip -4 neigh show nud reachable nud failed nud incomplete | grep -c '^242' || true");
     assert!(left.trim().parse::<u32>().expect("a number") <= 40, "{left}");
+}
+
+#[tokio::test]
+async fn a_new_tunnel_waits_for_no_round_of_many_silent_ones() {
+    require(PING);
+    let lab = Lab::new(Variant::Nft);
+    lab.converge(1, &demo(1, VXLAN)).await;
+    let mut want = demo(0, VXLAN);
+    (1..=150).for_each(|n| {
+        add(&mut want, &format!("t{n}"), n, TunnelKind::Vxlan { vni: 2000 + u32::from(n), port: 4789 });
+    });
+    let mut silent = want.clone();
+    silent.tunnels.retain(|link, _| link.as_str() != "demo");
+    lab.converge(0, &silent).await;
+    // Each forty of them take a second.
+    let mut monitor = Monitor::start(&lab.gateways[0], MINUTE).await;
+    assert_eq!(monitor.answer("t1", 1).await.near, Near::Silent);
+    lab.converge(0, &want).await;
+    monitor.write(Script::announce(2, ["demo"]).as_bytes()).await;
+    let demo = loop {
+        let Heard::Probed { answers, .. } = Heard::of(&monitor.line().await.expect("still running")) else {
+            continue;
+        };
+        let answer = |link: &str| answers.iter().map(|(answer, _)| answer).find(|answer| answer.link == link);
+        if let Some(demo) = answer("demo") {
+            break demo.near;
+        }
+        assert!(answer("t150").is_none(), "the round was ended first");
+    };
+    assert!(answers(demo), "{demo:?}");
 }
 
 #[tokio::test]

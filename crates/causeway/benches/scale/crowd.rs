@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::broker::Broker;
 use crate::cost;
+use crate::exec::Answers;
 use crate::gateways::Gateways;
 use crate::one::{self, AIM_CHANGE};
 use crate::shape::Shape;
@@ -18,8 +19,12 @@ use crate::table::{met, middle, seconds, sizes};
 /// Records at the broker for each tunnel.
 const RECORDS_EACH: usize = 10;
 const MINUTE: Duration = Duration::from_secs(60);
-/// Until the monitor has confirmed what was built.
-const SETTLING: Duration = Duration::from_secs(35);
+/// Until the monitor has confirmed what was built, and every peer was asked three times: what is new is asked more often.
+const SETTLING: Duration = Duration::from_secs(50);
+/// Lines about peers that come sooner than this after each other are of one round.
+const APART: Duration = Duration::from_secs(3);
+/// From one round to the next are 15 s, and three without an answer make a peer silent.
+const AIM_ROUND: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Of one core.
 const AIM_PERCENT: f64 = 2.0;
@@ -84,6 +89,8 @@ struct Idle {
     asked: Vec<(String, u64)>,
     commands: u64,
     resident_mib: f64,
+    /// How many tunnels' peers each round of questions asked, and how long it took from its first answers to its last.
+    rounds: Vec<(usize, Duration)>,
 }
 
 impl Idle {
@@ -93,6 +100,7 @@ impl Idle {
             (stage.controller.cpu()?, gateway()?, stage.cluster.requests().await?, stage.exec.clock());
         let start = Instant::now();
         sleep(MINUTE).await;
+        let heard = stage.exec.answers(start.into_std());
         let part = |cpu: Duration| cpu.as_secs_f64() / start.elapsed().as_secs_f64();
         Ok(Idle {
             controller: part(stage.controller.cpu()? - cpu),
@@ -100,6 +108,7 @@ impl Idle {
             asked: stage.cluster.requests().await?.since(&asked).kinds(),
             commands: stage.exec.clock().ended - ran.ended,
             resident_mib: stage.controller.resident_mib()?,
+            rounds: rounds(&heard, start.into_std(), start.elapsed()),
         })
     }
 
@@ -115,6 +124,29 @@ impl Idle {
             self.resident_mib,
             self.commands
         )?;
+        let (asked, took) = (
+            self.rounds.iter().map(|(asked, _)| *asked).min().unwrap_or_default(),
+            self.rounds.iter().map(|(_, took)| *took).max().unwrap_or_default(),
+        );
+        writeln!(
+            out,
+            "  whole rounds of questions in it: {}, of {asked} peers or more, {} s at most (aim: {} s, {})",
+            self.rounds.len(),
+            seconds(took),
+            seconds(AIM_ROUND),
+            met(!self.rounds.is_empty() && took <= AIM_ROUND)
+        )?;
         Ok(())
     }
+}
+
+/// Rounds of questions that began and ended in a time.
+fn rounds(heard: &[Answers], start: std::time::Instant, time: Duration) -> Vec<(usize, Duration)> {
+    let is_inside = |at: std::time::Instant| at - start >= APART && at - start <= time.saturating_sub(APART);
+    let rounds = heard.chunk_by(|one, next| next.at - one.at < APART);
+    let ends = rounds.filter_map(|round| Some((round, round.first()?.at, round.last()?.at)));
+    let whole = ends.filter(|(_, first, last)| is_inside(*first) && is_inside(*last));
+    let counted = whole.map(|(round, first, last)| (round.iter().map(|it| it.tunnels).sum(), last - first));
+    // What is said only to be heard is no round.
+    counted.filter(|(asked, _)| *asked > 0).collect()
 }

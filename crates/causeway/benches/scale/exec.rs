@@ -18,6 +18,15 @@ pub(crate) struct GatewayExec {
     gateways: Arc<Gateways>,
     clock: Mutex<Clock>,
     ran: Mutex<Vec<Ran>>,
+    heard: Mutex<Vec<Answers>>,
+}
+
+/// A line of what tunnels' peers answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answers {
+    pub(crate) at: Instant,
+    /// Of how many tunnels it speaks.
+    pub(crate) tunnels: usize,
 }
 
 /// A command that a gateway ran, a monitor as far as its first word.
@@ -65,7 +74,7 @@ impl Kind {
 
 impl GatewayExec {
     pub(crate) fn new(gateways: Arc<Gateways>) -> GatewayExec {
-        GatewayExec { gateways, clock: Mutex::default(), ran: Mutex::default() }
+        GatewayExec { gateways, clock: Mutex::default(), ran: Mutex::default(), heard: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Clock> {
@@ -81,6 +90,22 @@ impl GatewayExec {
     pub(crate) fn ran(&self, gateway: usize) -> Vec<Ran> {
         let ran = self.ran.lock().unwrap_or_else(PoisonError::into_inner);
         ran.iter().filter(|ran| ran.gateway == gateway).copied().collect()
+    }
+
+    /// What the gateways' monitors said of peers since a moment.
+    pub(crate) fn answers(&self, since: Instant) -> Vec<Answers> {
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.iter().filter(|answers| answers.at >= since).copied().collect()
+    }
+
+    /// Lines are short enough to be written at once, so they are read as a whole.
+    fn hear(&self, text: &[u8]) {
+        let at = Instant::now();
+        let lines = text.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"causeway-probe "));
+        // Before the tunnels are its name and a number.
+        let tunnels = lines.map(|line| line.split(|byte| *byte == b' ').count() - 2);
+        let answers = tunnels.map(|tunnels| Answers { at, tunnels });
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).extend(answers);
     }
 
     fn note(&self, ran: Ran) {
@@ -135,13 +160,16 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    fn printed(&mut self, count: usize) {
+    fn printed(&mut self, text: &[u8]) {
         let now = Instant::now();
+        if self.kind == Kind::Monitor {
+            self.exec.hear(text);
+        }
         if self.kind == Kind::Monitor && self.printed == 0 {
             self.note(now);
         }
         self.last = Some(now);
-        self.printed += count;
+        self.printed += text.len();
     }
 
     fn note(&self, last: Instant) {
@@ -219,7 +247,7 @@ async fn pass_on(
         if count == 0 {
             return Ok(());
         }
-        running.printed(count);
+        running.printed(&buffer[..count]);
         if let Some(kept) = kept.as_deref_mut() {
             kept.extend_from_slice(&buffer[..count]);
         }

@@ -1,12 +1,15 @@
-//! The other ends of tunnels: for each gateway one network namespace, in which everything is that its peers have.
+//! The other ends of tunnels: for each gateway one network namespace, in which everything is that its peers have, and one
+//! behind that.
 //!
 //! ```text
 //!  gateway: t0 … t999, net1 172.50.16.1 ── net1-far 172.50.0.1, the peers' addresses on lo; f0 … f999, hosts on lo
+//!                                              into ── vpc: has all other addresses of the peers' ranges
 //! ```
 //!
-//! A far end answers ARP for its inner address, and echoes to that and to a host of its range. Peers are behind a router, so
-//! that the gateway has one neighbour outside; what the far ends know of the gateway is fixed. Neighbours that are learnt
-//! share one table with all others of the machine, and its size is not for a benchmark to change.
+//! A far end answers as a real peer's gateway does: ARP for its inner address and, by proxy and at once, for its whole range;
+//! echoes to the former and to a host of the latter. The rest of its range it passes on to what lies behind, which answers.
+//! Peers are behind a router, so that the gateway has one neighbour outside; what the far ends know of the gateway is fixed.
+//! Neighbours that are learnt share one table with all others of the machine, and its size is not for a benchmark to change.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -15,26 +18,47 @@ use anyhow::Context;
 
 use crate::gateways::Gateways;
 use crate::namespace::Namespace;
-use crate::shape::{self, FAR, OURS, OURS_TOO, PORT, ROUTER, Shape};
+use crate::shape::{self, FAR, OURS, OURS_TOO, PEERS, PORT, ROUTER, Shape};
 
 /// Tables are counted from here, one for each far end: its answers leave by its own link.
 const FIRST_TABLE: usize = 1_000;
+/// Between the far ends and what lies behind them.
+const FRONT: &str = "10.64.0.1";
+const BEHIND: &str = "10.64.0.2";
 
-/// Puts a new namespace at the other end of a gateway's way out.
-pub(crate) fn behind(gateway: &Namespace, far: Namespace) -> anyhow::Result<Namespace> {
+/// Puts a new namespace at the other end of a gateway's way out, and another behind that.
+pub(crate) fn behind(gateway: &Namespace, far: Namespace, vpc: Namespace) -> anyhow::Result<[Namespace; 2]> {
     gateway.sh(&format!("ip link set dev net1-far netns {}", far.pid()))?;
     far.sh(&format!(
         "set -e
-        echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter
-        echo 0 >/proc/sys/net/ipv4/conf/default/rp_filter
+        cd /proc/sys/net/ipv4
+        echo 0 >conf/all/rp_filter
+        echo 0 >conf/default/rp_filter
+        echo 1 >ip_forward
+        echo 1 >conf/default/proxy_arp
         ip -batch - <<END
 link set dev lo up
 address add {ROUTER}/16 dev net1-far
 link set dev net1-far up
+link add name into type veth peer name back netns {}
+address add {FRONT}/30 dev into
+link set dev into up
+route add {PEERS} via {BEHIND}
+END
+",
+        vpc.pid()
+    ))?;
+    vpc.sh(&format!(
+        "ip -batch - <<END
+link set dev lo up
+address add {BEHIND}/30 dev back
+link set dev back up
+route add default via {FRONT}
+route add local {PEERS} dev lo
 END
 "
     ))?;
-    Ok(far)
+    Ok([far, vpc])
 }
 
 impl Gateways {
@@ -79,6 +103,7 @@ fn far_end(shape: Shape, tunnel: usize) -> String {
     let mut lines = format!(
         "address replace {own}/32 dev lo\naddress replace {host}/32 dev lo\n\
          link add {link} type vxlan local {own} remote {remote} id {vni} dstport {PORT} dev net1-far\n\
+         ntable change name arp_cache dev {link} proxy_delay 0\n\
          address add {} dev {link}\nlink set dev {link} up\n",
         shape::interface(peer, FAR)
     );

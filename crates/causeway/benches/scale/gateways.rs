@@ -13,6 +13,8 @@ pub(crate) struct Gateways {
     all: Vec<Namespace>,
     /// What each reaches outside.
     far: Vec<Namespace>,
+    /// And what lies behind that.
+    _vpcs: Vec<Namespace>,
     folder: tempfile::TempDir,
 }
 
@@ -41,9 +43,14 @@ impl Gateways {
             Ok(namespace)
         };
         let all: Vec<Namespace> = (1..=count).map(make).collect::<anyhow::Result<_>>()?;
-        let far = all.iter().map(|gateway| far::behind(gateway, Namespace::create(folder.path())?));
-        let far = far.collect::<anyhow::Result<_>>()?;
-        Ok(Gateways { all, far, folder })
+        let (mut far, mut vpcs) = (Vec::new(), Vec::new());
+        for gateway in &all {
+            let create = || Namespace::create(folder.path());
+            let [other, vpc] = far::behind(gateway, create()?, create()?)?;
+            far.push(other);
+            vpcs.push(vpc);
+        }
+        Ok(Gateways { all, far, _vpcs: vpcs, folder })
     }
 
     /// A gateway, counted from 1.

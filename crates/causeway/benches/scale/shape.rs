@@ -5,6 +5,8 @@ use std::net::Ipv4Addr;
 /// Where gateways are outside, and the router by which they reach their peers.
 pub(crate) const UNDERLAY: &str = "172.50.0.0/16";
 pub(crate) const ROUTER: &str = "172.50.0.1";
+/// All that peers have as global addresses, and more.
+pub(crate) const PEERS: &str = "242.0.0.0/8";
 /// The port of every tunnel.
 pub(crate) const PORT: u16 = 4789;
 

@@ -74,10 +74,11 @@ impl Clusters {
 /// has a current one.
 pub(crate) async fn reach(asked: &[PathBuf], contexts: &[String], all: bool) -> Result<Reached, Trouble> {
     let files = listed_files(asked);
-    let ([], one) | ([_], one) = (files.as_slice(), files.first()) else {
-        return reach_several(&files, contexts, all).await;
-    };
-    reach_by(one.map(PathBuf::as_path), contexts, all).await
+    match files.as_slice() {
+        [] => reach_by(None, contexts, all).await,
+        [file] => reach_by(Some(file), contexts, all).await,
+        several => reach_several(several, contexts, all).await,
+    }
 }
 
 async fn reach_several(files: &[PathBuf], contexts: &[String], all: bool) -> Result<Reached, Trouble> {
@@ -105,7 +106,9 @@ async fn reach_several(files: &[PathBuf], contexts: &[String], all: bool) -> Res
 /// Files that were given one by one, or several in one text. A name may have a comma of its own.
 fn listed_files(asked: &[PathBuf]) -> Vec<PathBuf> {
     let parts = |path: &PathBuf| match path.to_str() {
-        Some(text) if !path.exists() => text.split(',').filter(|it| !it.is_empty()).map(PathBuf::from).collect(),
+        Some(text) if !path.exists() => {
+            text.split(',').filter(|it| !it.is_empty()).map(PathBuf::from).collect()
+        }
         _ => vec![path.clone()],
     };
     let mut files: Vec<PathBuf> = Vec::new();

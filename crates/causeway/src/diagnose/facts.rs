@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use causeway_core::vpc::have::Have;
 use causeway_core::vpc::objects::{Peer, Tunnel};
+use causeway_core::vpc::outcome::Hindrance;
 use causeway_core::vpc::{Action, Inbound, Problem, TunnelWant};
 use causeway_core::{LinkName, ObjectKey};
 use causeway_datapath::vpc::Answers;
@@ -78,6 +79,8 @@ pub(super) struct Held {
     pub(super) steps: Vec<Action>,
     /// What stands in the tunnel's way.
     pub(super) problem: Option<Problem>,
+    /// What keeps packets out of it.
+    pub(super) hindrance: Option<Hindrance>,
 }
 
 /// Why a gateway could not be looked at.

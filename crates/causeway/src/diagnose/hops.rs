@@ -2,11 +2,11 @@
 
 use causeway_core::vpc::action::SourceNat;
 use causeway_core::vpc::objects::Ends;
+use causeway_core::vpc::outcome::Hindrance;
 use causeway_core::vpc::status::CLEANUP_BLOCKED;
 use causeway_core::vpc::{Action, LAN_LINK, LinkKind, Problem, TunnelKind, UNDERLAY_LINK};
 
 use super::facts::{End, Held, Leader, Unlooked, Wanted};
-use super::filter::{Fate, fate};
 use super::finding::{Finding, Hop};
 use super::reasons::trouble;
 
@@ -196,17 +196,27 @@ pub(super) fn forward(end: &End) -> Option<Finding> {
     if !missing.is_empty() {
         return Some(finding.broken(format!("not there: {}", missing.join(", ")), repair(end)));
     }
-    let Some(Ok(answers)) = &end.answers else { return Some(finding) };
-    for (from, to) in [(LAN_LINK, link.as_str()), (link.as_str(), LAN_LINK)] {
-        if let Fate::Dropped(rule) = fate(&answers.forward, Some(from), Some(to)) {
+    Some(match &held.hindrance {
+        Some(Hindrance::Led(route)) => {
+            let found = format!("a route to a part of it that is not Causeway's: {route}");
+            finding.broken(found, "remove that route in the gateway")
+        }
+        Some(Hindrance::Stopped { from, to, by }) => {
             let remedy = format!(
                 "this is nothing of Causeway's: in the gateway let it pass ({}), or remove what drops it",
                 format_args!("iptables -I FORWARD -i {from} -o {to} -j ACCEPT")
             );
-            return Some(finding.broken(format!("all from {from} to {to} is dropped by `{rule}`"), remedy));
+            finding.broken(format!("all from {from} to {to} is dropped by `{by}`"), remedy)
         }
-    }
-    Some(finding)
+        None => match end.answers.as_ref().and_then(|answers| answers.as_ref().ok()?.way.as_deref()) {
+            Some(by) if by != link.as_str() => {
+                let whither = if by.is_empty() { "nowhere".into() } else { format!("by {by}") };
+                let found = format!("packets from {LAN_LINK} to {range} go {whither}");
+                finding.broken(found, "look at `ip rule` in the gateway, and at the tables that it names")
+            }
+            _ => finding,
+        },
+    })
 }
 
 /// The way from the VPC's workloads to the gateway.

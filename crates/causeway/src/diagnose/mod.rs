@@ -8,7 +8,6 @@
 //! [`look`] reads a cluster, [`site`] its gateways; [`walk`] and [`hops`], which decide, are given [`facts`] and nothing else.
 
 mod facts;
-mod filter;
 mod finding;
 mod hops;
 mod look;

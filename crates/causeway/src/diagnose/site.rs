@@ -9,6 +9,7 @@ use causeway_api::vpc::parse::GATEWAY_CONTAINER;
 use causeway_controller::vpc::exec::PodExec;
 use causeway_core::vpc::have::Have;
 use causeway_core::vpc::objects::{Ends, Peer, Tunnel};
+use causeway_core::vpc::outcome::Hindrance;
 use causeway_core::vpc::status::{self, READY};
 use causeway_core::vpc::{UNDERLAY_LINK, Want, compile, plan};
 use causeway_core::{GatewayName, Ipv4Cidr, ObjectKey};
@@ -131,6 +132,7 @@ fn holds(want: &Want, key: &ObjectKey, have: Have) -> Held {
     Held {
         steps: ours.map(|step| step.action.clone()).collect(),
         problem: plan.problems.get(key).cloned(),
+        hindrance: Hindrance::find(want, &have).remove(key),
         have,
     }
 }
@@ -149,6 +151,7 @@ fn question(wanted: &Wanted, held: &Held, beyond: Beyond) -> Option<Question> {
             beyond => beyond,
         },
         mtu: held.have.links.get(UNDERLAY_LINK)?.mtu,
+        router: wanted.inbound.map(|way| way.via),
     })
 }
 

@@ -2,11 +2,11 @@
 
 use causeway_core::Truth;
 use causeway_core::vpc::ends::{PEER_AGREES, SEVERAL_ENDS};
+use causeway_core::vpc::filter::Packets;
 use causeway_core::vpc::{TunnelKind, UNDERLAY_LINK};
 use causeway_datapath::vpc::{Answers, Echo};
 
 use super::facts::{End, Facts, Far};
-use super::filter::{Fate, fate};
 use super::finding::{Finding, Hop, up_to_the_first_broken};
 use super::hops::{self, seen, unlooked_at};
 
@@ -167,7 +167,8 @@ fn silent(near: &End, answers: &Answers, finding: Finding) -> Finding {
             "give the gateway an IptablesEIP",
         );
     }
-    if let Fate::Dropped(rule) = fate(&answers.input, Some(UNDERLAY_LINK), None) {
+    let arriving = Packets { from: UNDERLAY_LINK, to: None, source: None, destination: None };
+    if let Some(rule) = held.have.nat.stops("INPUT", arriving) {
         return finding
             .broken(format!("the gateway drops what arrives: `{rule}`"), "remove that rule in the gateway");
     }

@@ -6,10 +6,11 @@ use causeway_core::Truth;
 use causeway_core::vpc::ends::{PEER_AGREES, SEVERAL_ENDS};
 use causeway_core::vpc::have::{Have, Link};
 use causeway_core::vpc::objects::{Ends, Peer, Tunnel, TunnelSpec};
+use causeway_core::vpc::outcome::Hindrance;
 use causeway_core::vpc::status::{READY, TunnelStatus};
 use causeway_core::vpc::{
-    Action, Inbound, LAN_LINK, Nat, Problem, TunnelKind, TunnelWant, UNDERLAY_LINK, Variant, Want, model,
-    plan,
+    Action, Filter, Inbound, LAN_LINK, Nat, Problem, Route, TunnelKind, TunnelWant, UNDERLAY_LINK, Variant,
+    Want, model, plan,
 };
 use causeway_datapath::vpc::{Answers, Echo};
 
@@ -243,7 +244,13 @@ fn both_ends_must_mean_the_same() {
     });
     let mut several = Facts { far: Far::NotGiven, ..both() };
     let conditions = &mut several.near.tunnel.status.conditions;
-    conditions.set(PEER_AGREES, Truth::Unknown, SEVERAL_ENDS, "a.b.cluster2 fits; c.d.cluster2 does not".into(), 1);
+    conditions.set(
+        PEER_AGREES,
+        Truth::Unknown,
+        SEVERAL_ENDS,
+        "a.b.cluster2 fits; c.d.cluster2 does not".into(),
+        1,
+    );
     let findings = walk(&several);
     let peer = findings.iter().find(|finding| finding.hop == Hop::Peer).expect("the hop");
     assert_eq!(peer.verdict, Verdict::Unseen);
@@ -266,7 +273,8 @@ fn silence_is_told_by_how_far_packets_get() {
     });
     broken_at(Hop::Underlay, "cluster1", "the gateway drops", |facts| {
         silent(answers(&mut facts.near), Echo::Silent);
-        answers(&mut facts.near).input = vec!["-P INPUT DROP".into()];
+        let filter = Filter::read([":INPUT DROP"]);
+        held(&mut facts.near).have.nat.filter.insert(Variant::Nft, filter);
     });
     broken_at(Hop::Underlay, "cluster1", "ARP switched off", |facts| {
         silent(answers(&mut facts.near), Echo::Silent);
@@ -279,8 +287,17 @@ fn silence_is_told_by_how_far_packets_get() {
         answers(&mut facts.near).full = Echo::TooLong(Some(1400));
     });
     broken_at(Hop::Forward, "cluster2", "-P FORWARD DROP", |facts| {
-        answers(far(facts)).forward = vec!["-P FORWARD DROP".into()];
+        let (from, to, by) = ("eth0".into(), "demo".into(), "-P FORWARD DROP".into());
+        held(far(facts)).hindrance = Some(Hindrance::Stopped { from, to, by });
     });
+    broken_at(Hop::Forward, "cluster1", "242.2.1.0/24", |facts| {
+        let (range, protocol) = ("242.2.1.0/24".parse().expect("a range"), 3);
+        let route = Route { range, via: None, dev: None, protocol, metric: 0 };
+        held(&mut facts.near).hindrance = Some(Hindrance::Led(route));
+    });
+    for (way, found) in [("", "go nowhere"), ("net1", "go by net1")] {
+        broken_at(Hop::Forward, "cluster1", found, |facts| answers(&mut facts.near).way = Some(way.into()));
+    }
     broken_at(Hop::Vpc, "cluster1", "no static route", |facts| {
         facts.near.routed.as_mut().expect("known").2 = false;
     });

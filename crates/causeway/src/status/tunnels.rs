@@ -95,7 +95,10 @@ fn warnings(conditions: &Conditions) -> Vec<Warning> {
         LAST_KNOWN => condition.is_true(),
         _ => condition.status == Truth::False || condition.reason == SEVERAL_ENDS,
     });
-    wrong.map(|(_, condition)| condition).map(|it| Warning { reason: it.reason.clone(), message: it.message.clone() }).collect()
+    wrong
+        .map(|(_, condition)| condition)
+        .map(|it| Warning { reason: it.reason.clone(), message: it.message.clone() })
+        .collect()
 }
 
 impl Tunnel {

@@ -207,16 +207,18 @@ impl Vpc {
                 planned
             }
         };
+        let mut links = task.want.links_of(&planned.steps);
         let (mut failures, (mut now, mut digest)) =
             self.carry_out(gateway, &commands, &planned, term).await?;
         // It may have been planned from a change half done, as of a link on its way out; and what a tunnel got whose
         // link could not be made is taken away again.
         let again = plan_after(&refused_now(&planned, &failures, &now), &task.want, &now);
         if again.has_news_since(&planned) {
+            links.extend(task.want.links_of(&again.steps));
             (failures, (now, digest)) = self.carry_out(gateway, &commands, &again, term).await?;
             planned = again;
         }
-        self.monitors.changed(gateway);
+        self.monitors.changed(gateway, links);
         // The monitor speaks of our own changes too: it has to confirm that there was nothing else.
         let (pod_uid, at) = (task.pod.uid.clone(), Instant::now());
         let observed =

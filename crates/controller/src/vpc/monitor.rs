@@ -7,14 +7,14 @@
 //! for ([`Vpc::held`]); that is also the sign that the monitor is alive. When it falls silent or ends, the gateway is
 //! visited again, which opens it anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use causeway_core::GatewayName;
 use causeway_core::vpc::objects::PodRef;
 use causeway_core::vpc::{Answer, Event, Probed, Scope};
+use causeway_core::{GatewayName, LinkName};
 use causeway_datapath::RunError;
 use causeway_datapath::vpc::{Digest, Heard, Monitor as Script, Traffic};
 use futures::StreamExt;
@@ -39,9 +39,11 @@ const FLOOR: Duration = Duration::from_millis(250);
 /// One that ended is opened again no sooner than this after its start.
 const SHORTEST_LIFE: Duration = Duration::from_secs(1);
 
-/// Whoever asks the tunnels' peers says something every 20 s at least, in a round of a thousand silent ones some seconds
-/// apart.
-const UNHEARD: Duration = Duration::from_secs(60);
+/// Whoever asks the tunnels' peers says something every 10 s at least, in a round of a thousand silent ones some seconds
+/// apart. One that falls silent is begun anew.
+const QUIET: Duration = Duration::from_secs(25);
+/// And of one that has said nothing at all since its beginning, nothing is known.
+const UNHEARD: Duration = Duration::from_secs(40);
 
 /// The open monitors. Dropping one ends its command in the gateway.
 #[derive(Default)]
@@ -80,14 +82,41 @@ struct Monitor {
     task: AbortOnDropHandle<()>,
     lines: Arc<AtomicU64>,
     questions: mpsc::Sender<Question>,
-    /// The number of the last change.
-    changed: watch::Sender<u64>,
+    changed: watch::Sender<Announcement>,
     closed: Arc<AtomicBool>,
 }
 
 impl Drop for Monitor {
     fn drop(&mut self) {
         self.closed.store(true, Ordering::Release);
+    }
+}
+
+/// What is said of changes to whoever asks the tunnels' peers.
+#[derive(Default)]
+struct Announcement {
+    /// The number of the last one.
+    number: u64,
+    /// Which links changed with which, not long ago.
+    links: Vec<(u64, LinkName)>,
+}
+
+impl Announcement {
+    /// More at a time are not named.
+    const LINKS: usize = 100;
+
+    fn add<'a>(&mut self, number: u64, links: impl IntoIterator<Item = &'a LinkName>) {
+        self.number = number;
+        self.links.extend(links.into_iter().map(|link| (number, link.clone())));
+        let before = self.links.len().saturating_sub(Self::LINKS);
+        self.links.drain(..before);
+    }
+
+    /// What is to be said to somebody who has heard of everything up to a number.
+    fn since(&self, number: u64) -> String {
+        let links: BTreeSet<&str> =
+            self.links.iter().filter(|(at, _)| *at > number).map(|(_, link)| link.as_str()).collect();
+        Script::announce(self.number, links)
     }
 }
 
@@ -109,10 +138,10 @@ impl Monitors {
     }
 
     /// A gateway was changed: what its tunnels' peers answer is asked for soon, and counts under a new number.
-    pub(super) fn changed(&self, gateway: &GatewayName) {
+    pub(super) fn changed<'a>(&self, gateway: &GatewayName, links: impl IntoIterator<Item = &'a LinkName>) {
         let number = self.changes().next(gateway);
         if let Some(monitor) = self.lock().get(gateway) {
-            monitor.changed.send_replace(number);
+            monitor.changed.send_modify(|said| said.add(number, links));
         }
     }
 
@@ -120,7 +149,7 @@ impl Monitors {
     fn announce_again(&self, gateway: &GatewayName) {
         let number = self.change(gateway);
         if let Some(monitor) = self.lock().get(gateway) {
-            monitor.changed.send_if_modified(|known| std::mem::replace(known, number) != number);
+            monitor.changed.send_if_modified(|said| std::mem::replace(&mut said.number, number) != number);
         }
     }
 
@@ -196,7 +225,8 @@ impl Vpc {
         self.metrics.count_exec("monitor", &opened);
         let (alive, mut is_alive) = watch::channel(false);
         let (questions, asked) = mpsc::channel(1);
-        let (changed, announced) = watch::channel(self.monitors.change(gateway));
+        let number = self.monitors.change(gateway);
+        let (changed, announced) = watch::channel(Announcement { number, ..Announcement::default() });
         let (process, lines, closed) =
             (opened?, Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         // Nobody has listened since the last one ended.
@@ -268,7 +298,7 @@ struct Session {
     pod_uid: String,
     interval: Duration,
     pace: Duration,
-    announced: watch::Receiver<u64>,
+    announced: watch::Receiver<Announcement>,
     alive: watch::Sender<bool>,
     lines: Arc<AtomicU64>,
 }
@@ -278,7 +308,7 @@ impl Session {
     async fn follow(&mut self, mut process: AttachedProcess, mut asked: mpsc::Receiver<Question>) {
         // The command ends when its stdin does: hold it.
         let (Some(mut stdin), Some(stdout)) = (process.stdin(), process.stdout()) else { return };
-        let change = *self.announced.borrow_and_update();
+        let mut change = self.announced.borrow_and_update().number;
         if stdin.write_all(&Script::input(self.interval, change, self.pace)).await.is_err() {
             return;
         }
@@ -287,13 +317,18 @@ impl Session {
         let mut due: Option<Instant> = None;
         let mut earliest = Instant::now();
         let mut silence = Instant::now() + MISSED * self.interval;
-        let mut unheard = Instant::now() + UNHEARD;
+        let (mut unheard, mut spoke) = (Instant::now() + UNHEARD, false);
         loop {
             let line = tokio::select! {
                 line = timeout_at(due.unwrap_or(silence.min(unheard)), lines.next()) => line,
                 Ok(()) = self.announced.changed() => {
-                    let change = *self.announced.borrow_and_update();
-                    if stdin.write_all(Script::announce(change).as_bytes()).await.is_err() {
+                    let said = {
+                        let announced = self.announced.borrow_and_update();
+                        let said = announced.since(change);
+                        change = announced.number;
+                        said
+                    };
+                    if stdin.write_all(said.as_bytes()).await.is_err() {
                         return;
                     }
                     continue;
@@ -315,11 +350,12 @@ impl Session {
                     continue;
                 }
                 // Whoever asks is gone or hangs: it begins anew with the monitor.
-                Err(_) if unheard < silence => {
-                    self.tell(Event::Unheard);
+                Err(_) => {
+                    if unheard < silence && !spoke {
+                        self.tell(Event::Unheard);
+                    }
                     return;
                 }
-                Err(_) => return,
             };
             if !matches!(heard, Heard::Probed { .. }) {
                 silence = Instant::now() + MISSED * self.interval;
@@ -335,7 +371,7 @@ impl Session {
                 }
                 Heard::Held { digest, .. } => self.compare(digest),
                 Heard::Probed { change, answers } => {
-                    unheard = Instant::now() + UNHEARD;
+                    (unheard, spoke) = (Instant::now() + QUIET, true);
                     self.take(change, answers);
                 }
                 // What comes before it listens is in the digest that it is asked for next.
@@ -387,7 +423,7 @@ mod tests {
         let (monitors, name) = (Monitors::default(), |nth: u32| format!("gw{nth}").parse().expect("a name"));
         let (first, other): (GatewayName, GatewayName) = (name(0), name(1));
         for _ in 0..3 {
-            monitors.changed(&first);
+            monitors.changed(&first, []);
         }
         let before = monitors.change(&first);
         monitors.forget(&first);
@@ -395,12 +431,12 @@ mod tests {
         assert!(monitors.change(&first) >= before, "an answer of its earlier life is older");
         // What happens elsewhere is no change of this one.
         let back = monitors.change(&first);
-        monitors.changed(&other);
+        monitors.changed(&other, []);
         assert_eq!(monitors.change(&first), back);
-        monitors.changed(&first);
+        monitors.changed(&first, []);
         assert!(monitors.change(&first) > back);
         for nth in 0..100 {
-            monitors.changed(&name(nth));
+            monitors.changed(&name(nth), []);
             monitors.forget(&name(nth));
         }
         assert!(monitors.changes().of.is_empty());

@@ -6,7 +6,7 @@ use super::admission::Admission;
 use super::gateways::Located;
 use super::have::Holding;
 use super::objects::{PodRef, Tunnel};
-use super::outcome::{Outcome, Trouble, Visit};
+use super::outcome::{Hindrance, Outcome, Trouble, Visit};
 use super::reach::Reach;
 use super::state::State;
 use super::tunnels::{self, gateway_of};
@@ -31,8 +31,8 @@ pub(super) enum Verdict<'a> {
         gateway: &'a GatewayName,
         located: &'a Located,
         arp_off: bool,
-        /// What keeps the gateway from passing packets on, if anything is seen to.
-        dropped: Option<&'a str>,
+        /// What keeps packets out of it, if anything is seen to.
+        hindered: Option<&'a Hindrance>,
         /// Whether the peer answers.
         reach: Reach,
         /// Why it is built from what was last known, if it is.
@@ -129,7 +129,7 @@ pub(super) fn verdict<'a>(state: &'a State, tunnel: &'a Tunnel) -> Verdict<'a> {
                     gateway,
                     located,
                     arp_off: visit.arp_off,
-                    dropped: visit.dropped.as_deref(),
+                    hindered: visit.hindered.get(&tunnel.key),
                     reach: state.reaches.of(gateway, &tunnel.key),
                     doubt: admission.and_then(|admission| admission.doubt(&tunnel.key)),
                     unclamped: visit.unclamped.get(&tunnel.key).map(String::as_str),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 
+use super::filter::{Filter, Packets};
 use super::{LEAVING_GROUP, LINK_GROUP, MARK, ROUTE_PROTOCOL};
 use crate::leases::Mac;
 use crate::names::{HostAddr, Ipv4Cidr, ObjectKey};
@@ -145,40 +146,15 @@ pub struct Nat {
     pub postrouting: BTreeMap<Variant, Vec<NatRule>>,
     /// `FORWARD` of the mangle table, the same: where the segment size of TCP is fitted to a tunnel.
     pub forward: BTreeMap<Variant, Vec<NatRule>>,
-    /// `FORWARD` of the filter table, the same: whether packets are passed on at all.
-    pub filter: BTreeMap<Variant, Chain>,
-}
-
-/// A chain of rules that are not ours.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Chain {
-    /// Whether what no rule decides is dropped.
-    pub drops: bool,
-    /// Its rules in order, as iptables prints them, without `-A` and the chain.
-    pub rules: Vec<String>,
-}
-
-impl Chain {
-    /// What drops every packet, if it is plain to see. A rule with a condition may accept ours, and then nothing is said.
-    fn drops_all(&self) -> Option<String> {
-        for rule in &self.rules {
-            match rule.split_ascii_whitespace().collect::<Vec<_>>().as_slice() {
-                ["-j", "DROP" | "REJECT", ..] => return Some(format!("its rule `-A FORWARD {rule}`")),
-                ["-j", "ACCEPT"] => return None,
-                // What some are refused, ours need not be.
-                [.., "-j", "DROP"] => {}
-                words if words.windows(2).any(|pair| pair == ["-j", "REJECT"]) => {}
-                _ => return None,
-            }
-        }
-        self.drops.then(|| "its FORWARD policy".into())
-    }
+    /// The filter table: whether packets are passed on at all. One that is empty is absent.
+    pub filter: BTreeMap<Variant, Filter>,
 }
 
 impl Nat {
-    /// What keeps the gateway from passing any packet on, if that is plain to see: of two variants one is enough.
-    pub fn drops(&self) -> Option<String> {
-        self.filter.values().find_map(Chain::drops_all)
+    /// What stops every one of some packets in a built-in chain of the filter, if that is plain to see: of two variants one
+    /// is enough.
+    pub fn stops(&self, chain: &str, packets: Packets<'_>) -> Option<String> {
+        self.filter.values().find_map(|filter| filter.stops(chain, packets))
     }
 }
 

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::action::{Action, Step, shared_clamp_spec};
+use super::filter::Packets;
 use super::have::{Have, Holding, NatRule, Route};
 use super::plan::{Plan, Refused, plan_after};
 use super::want::{TunnelWant, Want};
 use super::{LAN_LINK, UNDERLAY_LINK};
-use crate::names::{LinkName, ObjectKey};
+use crate::names::{Ipv4Cidr, LinkName, ObjectKey};
 
 pub use super::trouble::{Claim, Trouble};
 
@@ -40,10 +41,55 @@ pub struct Visit {
     pub clamps_each: bool,
     /// What stood for all tunnels.
     pub shared: Shared,
-    /// What keeps the gateway from passing packets on, if anything is seen to.
-    pub dropped: Option<String>,
+    /// What keeps packets out of tunnels that have all they need, where anything is seen to.
+    pub hindered: BTreeMap<ObjectKey, Hindrance>,
     /// The MTU of each tunnel's link that is there.
     pub mtus: BTreeMap<ObjectKey, u32>,
+}
+
+/// Something that is not ours and keeps packets out of a tunnel: it is told and not touched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hindrance {
+    /// The gateway passes none on between the tunnel and the VPC.
+    Stopped {
+        /// The link that they come by.
+        from: String,
+        /// The link that they would leave by.
+        to: String,
+        /// The rule or policy.
+        by: String,
+    },
+    /// Those to a part of the peer's range go elsewhere.
+    Led(Route),
+}
+
+impl Hindrance {
+    /// What is seen to keep packets out of each tunnel.
+    pub fn find(want: &Want, now: &Have) -> BTreeMap<ObjectKey, Self> {
+        let mut foreign: BTreeMap<Ipv4Cidr, &Route> = BTreeMap::new();
+        for route in now.routes.iter().filter(|route| !route.is_ours()) {
+            foreign.entry(route.range).or_insert(route);
+        }
+        let led = |link: &str, range: Ipv4Cidr| {
+            let within = foreign.range(range..=range.last());
+            let mut longer = within.filter(|(it, _)| **it != range && range.covers(**it));
+            longer.find(|(_, route)| route.dev.as_deref() != Some(link)).map(|(_, route)| (*route).clone())
+        };
+        let stopped = |from: &str, to: &str, source: Option<Ipv4Cidr>, destination: Option<Ipv4Cidr>| {
+            let by = now.nat.stops("FORWARD", Packets { from, to: Some(to), source, destination })?;
+            Some(Self::Stopped { from: from.into(), to: to.into(), by })
+        };
+        let of = |(link, tunnel): (&LinkName, &TunnelWant)| {
+            let link = link.as_str();
+            let range = tunnel.remote_range;
+            let hindrance = led(link, range)
+                .map(Self::Led)
+                .or_else(|| stopped(LAN_LINK, link, None, Some(range)))
+                .or_else(|| stopped(link, LAN_LINK, Some(range), None))?;
+            Some((tunnel.owner.clone(), hindrance))
+        };
+        want.tunnels.iter().filter_map(of).collect()
+    }
 }
 
 /// What the tunnels of a gateway share, as far as it stands.
@@ -167,7 +213,7 @@ pub fn judge(want: &Want, planned: &Plan, failures: &BTreeMap<usize, Trouble>, n
         unclamped: unclamped.collect(),
         clamps_each: planned.clamps_each,
         shared: Shared::of(now),
-        dropped: now.nat.drops(),
+        hindered: Hindrance::find(want, now),
     }
 }
 
@@ -277,7 +323,7 @@ pub struct Finding<'a> {
     tunnel: Result<Option<&'a (TunnelWant, Option<Trouble>)>, &'a Trouble>,
     held: bool,
     arp_off: bool,
-    dropped: Option<&'a String>,
+    hindered: Option<&'a Hindrance>,
     unclamped: Option<&'a String>,
     mtu: Option<u32>,
 }
@@ -291,7 +337,7 @@ impl Outcome {
             tunnel: visit.map(|visit| visit.tunnels.get(key)),
             held: visit.is_ok_and(|visit| visit.holding.includes(key)),
             arp_off: visit.is_ok_and(|visit| visit.arp_off),
-            dropped: visit.ok().and_then(|visit| visit.dropped.as_ref()),
+            hindered: visit.ok().and_then(|visit| visit.hindered.get(key)),
             unclamped: visit.ok().and_then(|visit| visit.unclamped.get(key)),
             mtu: visit.ok().and_then(|visit| visit.mtus.get(key)).copied(),
         }

@@ -1,11 +1,14 @@
 //! What a tunnel object says of itself, as values; writing it is somebody else's job.
 
+mod ready;
+
+use self::ready::reachable;
 use super::compile;
 use super::ends;
 use super::gateways::Located;
 use super::objects::{Ends, Tunnel};
 use super::outcome::Trouble;
-use super::reach::{Reach, steady};
+use super::reach::Reach;
 use super::state::State;
 use super::want::{EgressRange, TunnelWant};
 use crate::condition::{Condition, Conditions, Truth};
@@ -58,6 +61,8 @@ pub const ANSWERED: &str = "Answered";
 pub const PEER_ANSWERED: &str = "PeerAnswered";
 /// Where only the peer does, and what lies behind it has before.
 pub const SILENT_BEHIND: &str = "SilentBehindPeer";
+/// The reason of [`READY`] where the gateway sends packets to the peer's range elsewhere, or those to a part of it.
+pub const ROUTED_ELSEWHERE: &str = "RoutedElsewhere";
 /// The reason of a tunnel that was built and whose peer has not answered yet.
 const PROBING: &str = "Probing";
 /// Whether the tunnel rests on what was last known of the peer or of us; only there when it does.
@@ -149,7 +154,7 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
         });
     }
     match verdict {
-        compile::Verdict::Up { want, gateway, located, arp_off, dropped, reach, doubt, unclamped } => {
+        compile::Verdict::Up { want, gateway, located, arp_off, hindered, reach, doubt, unclamped } => {
             if is_said(tunnel, &reach) {
                 return None;
             }
@@ -159,7 +164,7 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
             set(&mut status, tunnel, PROGRAMMED, true, "InPlace", in_place);
             // One that was up is, until its peer was asked often enough.
             let stays_up = matches!(reach, Reach::Awaited | Reach::Asked) && status.conditions.is_true(READY);
-            let ready = (!stays_up).then(|| reachable(&mut status, tunnel, want, &reach, dropped));
+            let ready = (!stays_up).then(|| reachable(&mut status, tunnel, want, &reach, hindered));
             match ready.unwrap_or(Ok(())) {
                 Ok(()) if stays_up => {}
                 Ok(()) => set(&mut status, tunnel, READY, true, "Up", sentence),
@@ -231,109 +236,6 @@ fn fill(
     if !in_doubt {
         status.globalnet = Some(want.own.to_string());
         status.egress = state.own.egress().iter().map(ToString::to_string).collect();
-    }
-}
-
-/// Whether the peer answers; if a tunnel that has all it needs is not ready, why.
-fn reachable(
-    status: &mut TunnelStatus,
-    tunnel: &Tunnel,
-    want: &TunnelWant,
-    reach: &Reach,
-    dropped: Option<&str>,
-) -> Result<(), (Truth, &'static str, String)> {
-    let peer = status.peer.clone().unwrap_or_default();
-    let answered = match reach {
-        Reach::Answers { micros, .. } => micros.map(|micros| micros.div_ceil(1000)),
-        _ => None,
-    };
-    status.answered_behind |= matches!(reach, Reach::Answers { behind: true, .. });
-    // What stands there is no news while it is of that size: a controller that starts anew would write it otherwise.
-    status.round_trip = answered.and(steady(status.round_trip, answered));
-    let time = status.round_trip.map(|time| format!(" within about {time} ms")).unwrap_or_default();
-    let (remote, range) = (want.remote, want.remote_range);
-    let mut say = |truth: Truth, reason: &str, message: &str| {
-        set(status, tunnel, REACHABLE, truth, reason, message.into());
-    };
-    let mut not_so = |truth: Truth, reason: &'static str, message: String| {
-        say(truth, reason, &message);
-        Err((truth, reason, message))
-    };
-    match reach {
-        Reach::Answers { behind, .. } => {
-            let (reason, what) = if *behind {
-                (ANSWERED, "and so does what lies behind it")
-            } else {
-                (
-                    PEER_ANSWERED,
-                    "what lies behind it does not answer such questions, so the way there is not proven",
-                )
-            };
-            say(Truth::True, reason, &format!("{peer} answers through the tunnel{time}; {what}"));
-        }
-        Reach::Awaited | Reach::Asked => {
-            let message = format!("all is in place here, and {peer} has not answered yet");
-            return not_so(Truth::Unknown, PROBING, message);
-        }
-        Reach::Unheard => {
-            let message = "nobody on the gateway has said for a minute whether the peer answers".to_owned();
-            return not_so(Truth::Unknown, "Unheard", message);
-        }
-        Reach::NotAsked => say(
-            Truth::Unknown,
-            "NotAsked",
-            "the peer cannot be asked through the tunnel from this gateway: its image may lack `ping`, or an `ip` that can",
-        ),
-        Reach::Silent => {
-            let way = match want.kind {
-                super::TunnelKind::Vxlan { vni, port } => {
-                    format!(
-                        "that UDP port {port} passes both ways, and that the other end has VNI {vni} on it too"
-                    )
-                }
-                super::TunnelKind::Gre => "that GRE (IP protocol 47) passes both ways".into(),
-            };
-            return not_so(
-                Truth::False,
-                "PeerSilent",
-                format!(
-                    "all is in place here, and {peer} at {remote} does not answer through the tunnel: see that the other end is \
-                     up, {way}"
-                ),
-            );
-        }
-        Reach::SilentBehind => {
-            return not_so(
-                Truth::False,
-                SILENT_BEHIND,
-                format!(
-                    "{peer} answers, and what lies behind it no longer does: see that its gateway passes packets on (FORWARD), and \
-                     that its VPC leads {} back to it",
-                    want.own
-                ),
-            );
-        }
-        Reach::Astray(by) if by.is_empty() => {
-            let message = format!("the gateway sends packets to {range} nowhere: `ip rule` there shows why");
-            return not_so(Truth::False, "RoutedElsewhere", message);
-        }
-        Reach::Astray(by) => {
-            return not_so(
-                Truth::False,
-                "RoutedElsewhere",
-                format!(
-                    "the gateway sends packets to {range} by {by} and not into the tunnel: `ip rule` there shows why"
-                ),
-            );
-        }
-    }
-    match dropped {
-        None => Ok(()),
-        Some(by) => Err((
-            Truth::False,
-            "ForwardDropped",
-            format!("the peer answers, but this gateway passes no packet on: {by} drops them all"),
-        )),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 
+use super::action::Step;
 use crate::names::{HostAddr, Invalid, Ipv4Cidr, LinkName, ObjectKey};
 
 /// The encapsulation of a tunnel.
@@ -126,6 +127,15 @@ pub struct Want {
     /// What objects of these tunnels say they were built with here: what is claimed by it is in use, also on a gateway that has
     /// lost everything.
     pub established: BTreeMap<ObjectKey, Established>,
+}
+
+impl Want {
+    /// The links of the tunnels that some steps are for.
+    pub fn links_of(&self, steps: &[Step]) -> Vec<&LinkName> {
+        let owners: BTreeSet<&ObjectKey> = steps.iter().filter_map(|step| step.owner.as_ref()).collect();
+        let touched = self.tunnels.iter().filter(|(_, tunnel)| owners.contains(&tunnel.owner));
+        touched.map(|(link, _)| link).collect()
+    }
 }
 
 /// What a tunnel's status says it was built with, as far as it says so.

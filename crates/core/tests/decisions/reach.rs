@@ -3,10 +3,9 @@
 
 use crate::world::{World, key};
 use causeway_core::condition::{Condition, Truth};
-use causeway_core::vpc::have::Chain;
 use causeway_core::vpc::objects::Ends;
 use causeway_core::vpc::status::{LAST_KNOWN, PROGRAMMED, REACHABLE, READY};
-use causeway_core::vpc::{Change, Event, Near, Scope, Trouble};
+use causeway_core::vpc::{Change, Event, Filter, Near, Route, Scope, Trouble};
 
 const YES: Near = Near::Answered(Some(800));
 
@@ -116,26 +115,59 @@ fn answers_to_questions_from_before_a_change_do_not_count() {
 
 #[test]
 fn a_gateway_that_passes_nothing_on_has_no_tunnel_that_is_ready() {
-    let accepts = "-i eth0 -j ACCEPT";
-    for (drops, rules, dropped) in [
-        (true, vec![], true),
-        (false, vec![], false),
-        (true, vec![accepts], false),
-        (true, vec!["-s 10.9.0.0/16 -j DROP"], true),
-        (false, vec!["-j REJECT --reject-with icmp-port-unreachable"], true),
-        (false, vec![accepts, "-j DROP"], false),
-        (true, vec!["-j ACCEPT"], false),
-        (true, vec!["-j SOMEBODYS-CHAIN"], false),
+    let accepts = "-A FORWARD -i eth0 -j ACCEPT";
+    let back = "-A FORWARD -o eth0 -j ACCEPT";
+    for (lines, dropped) in [
+        (vec![":FORWARD DROP"], true),
+        (vec![], false),
+        (vec![":FORWARD DROP", accepts], true),
+        (vec![":FORWARD DROP", accepts, back], false),
+        (vec!["-A FORWARD -o demo -j DROP"], true),
+        (vec!["-A FORWARD -i demo -j DROP"], true),
+        (vec!["-A FORWARD -o other -j DROP"], false),
+        (vec!["-A FORWARD -d 242.1.0.0/16 -j DROP"], true),
+        (vec!["-A FORWARD -s 242.1.0.0/16 -j DROP"], true),
+        (vec!["-A FORWARD -d 242.1.9.0/24 -j DROP"], false),
+        (vec!["-A FORWARD -j SOMEBODYS", "-A SOMEBODYS -j DROP"], true),
     ] {
         let mut world = World::new();
         world.tunnel("ns1/demo", |_| {});
-        let rules: Vec<String> = rules.into_iter().map(Into::into).collect();
         world.gateway_has("gw1", |have| {
-            have.nat.filter.insert(have.nat.active, Chain { drops, rules: rules.clone() });
+            have.nat.filter.insert(have.nat.active, Filter::read(lines.iter().copied()));
         });
         world.visit("gw1");
         let ready = if dropped { (Truth::False, "ForwardDropped") } else { (Truth::True, "Up") };
-        assert_eq!(condition(&world, READY), (ready.0, ready.1.into()), "{drops} {rules:?}");
+        assert_eq!(condition(&world, READY), (ready.0, ready.1.into()), "{lines:?}");
+    }
+}
+
+#[test]
+fn a_route_of_somebody_to_a_part_of_the_range_takes_nothing_away_and_is_told() {
+    let mut world = up();
+    let before = world.want("gw1").tunnels;
+    let foreign = |range: &str, dev: Option<&str>| Route {
+        range: range.parse().expect("a range"),
+        via: None,
+        dev: dev.map(Into::into),
+        protocol: 3,
+        metric: 0,
+    };
+    for (route, told) in [
+        (foreign("242.1.7.0/24", None), true),
+        (foreign("242.1.7.9/32", Some("net1")), true),
+        (foreign("242.2.7.0/24", None), false),
+        (foreign("242.0.0.0/8", None), false),
+        (foreign("242.1.7.0/24", Some("demo")), false),
+    ] {
+        world.gateway_has("gw1", |have| have.routes.push(route.clone()));
+        world.visit("gw1");
+        let ready = if told { (Truth::False, "RoutedElsewhere") } else { (Truth::True, "Up") };
+        assert_eq!(condition(&world, READY), (ready.0, ready.1.into()), "{route}");
+        says(&world, PROGRAMMED, Truth::True, "InPlace");
+        assert_eq!(world.want("gw1").tunnels, before, "{route}");
+        world.gateway_has("gw1", |have| have.routes.retain(|it| *it != route));
+        world.visit("gw1");
+        says(&world, READY, Truth::True, "Up");
     }
 }
 

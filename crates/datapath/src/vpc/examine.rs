@@ -1,5 +1,4 @@
-//! Questions to one tunnel of a gateway: what answers outside, through the tunnel and behind it, and what the gateway's own
-//! filters say. Nothing is changed.
+//! Questions to one tunnel of a gateway: what answers outside, through the tunnel and behind it. Nothing is changed.
 
 use std::net::Ipv4Addr;
 use std::sync::LazyLock;
@@ -33,6 +32,8 @@ pub struct Question {
     pub beyond: Beyond,
     /// The longest packet that the gateway's link outside takes.
     pub mtu: u32,
+    /// The VPC's router, which packets to the peer come from.
+    pub router: Option<Ipv4Addr>,
 }
 
 /// How far to ask.
@@ -61,10 +62,8 @@ pub struct Answers {
     pub target: Echo,
     /// Whether anybody answered the question, through the tunnel, who has that address. Nothing where the link asks nobody.
     pub neighbour: Option<bool>,
-    /// The filter's rules for packets that are passed on, as iptables lists them, of both variants.
-    pub forward: Vec<String>,
-    /// The same for packets to the gateway itself.
-    pub input: Vec<String>,
+    /// By which link packets from the VPC would leave for an address behind the peer, nothing if by none; where that was asked.
+    pub way: Option<String>,
 }
 
 /// What became of an echo request.
@@ -127,14 +126,15 @@ fn micros(milliseconds: f64) -> u32 {
 impl<R: Run> Commands<R> {
     /// Asks about one tunnel; takes two seconds where nobody answers.
     pub async fn examine(&self, question: &Question) -> Result<Answers, Trouble> {
-        let Question { link, remote, anybody, beyond, mtu } = question;
+        let Question { link, remote, anybody, beyond, mtu, router } = question;
+        let router = router.map_or_else(|| "-".to_owned(), |router| router.to_string());
         let size = mtu.saturating_sub(HEADERS);
         let beyond = match beyond {
             Beyond::Nothing => "- no".to_owned(),
             Beyond::Router => format!("{anybody} no"),
             Beyond::Target(target) => format!("{target} yes"),
         };
-        let input = format!("{link} {remote} {size} {anybody} {beyond}\n");
+        let input = format!("{link} {remote} {size} {anybody} {router} {beyond}\n");
         let answer = self.run(&EXAMINE, "causeway-examine", input.as_bytes()).await?;
         Ok(answers(&answer.sections))
     }
@@ -143,10 +143,6 @@ impl<R: Run> Commands<R> {
 fn answers(sections: &Sections) -> Answers {
     let text = |name| sections.find(name).map(|section| section.text.as_str());
     let echo = |name| text(name).map(Echo::parse).unwrap_or_default();
-    let rules = |name| {
-        let lines = text(name).unwrap_or_default().lines().map(str::trim);
-        lines.filter(|line| line.starts_with('-')).map(str::to_owned).collect()
-    };
     Answers {
         outside: echo("outside"),
         full: echo("full"),
@@ -154,9 +150,14 @@ fn answers(sections: &Sections) -> Answers {
         router: echo("router"),
         target: echo("target"),
         neighbour: text("neighbour").and_then(neighbour),
-        forward: rules("forward"),
-        input: rules("input"),
+        way: text("way").map(way),
     }
+}
+
+/// From `242.1.0.1 from 10.0.1.1 dev demo \    cache iif eth0`.
+fn way(text: &str) -> String {
+    let mut words = text.split_whitespace().skip_while(|word| *word != "dev").skip(1);
+    words.next().unwrap_or_default().to_owned()
 }
 
 /// From `242.1.0.1 lladdr 02:43:ac:32:10:15 REACHABLE`. A link that asks nobody has no such entry, or one that says so.
@@ -219,6 +220,15 @@ mod tests {
     }
 
     #[test]
+    fn the_way_of_a_packet_is_the_link_that_it_leaves_by() {
+        assert_eq!(way("242.1.0.0 from 10.0.1.1 dev demo \\    cache iif eth0 \n"), "demo");
+        let elsewhere =
+            "242.1.0.0 from 10.0.1.1 via 10.0.1.9 dev eth0 table 99 \\    cache <redirect> iif eth0\n";
+        assert_eq!(way(elsewhere), "eth0");
+        assert_eq!(way("RTNETLINK answers: Invalid argument\n"), "");
+    }
+
+    #[test]
     fn the_script_fits_the_url_that_common_proxies_accept() {
         let spared = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~+".contains(&byte);
         let encoded: usize = EXAMINE.bytes().map(|byte| if spared(byte) { 1 } else { 3 }).sum();
@@ -228,7 +238,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_answer_breaks_it(text in "(?s)(From |ping: |mtu ?= ?|time=|icmp_seq=|[0-9. :]|\\PC|\n){0,40}") {
-            let _ = (Echo::parse(&text), neighbour(&text));
+            let _ = (Echo::parse(&text), neighbour(&text), way(&text));
         }
     }
 }

@@ -1,6 +1,6 @@
-# The listing, or that it is the one that the reader has.
+# The listing, or that it is the one whose digest the reader has.
 listing
-if [[ $known && $(printf '%s' "$listed" | sha1sum 2>/dev/null) == "$known "* ]]; then
+if [[ $input && $(printf '%s' "$listed" | sha1sum 2>/dev/null) == "$input "* ]]; then
   echo '@@causeway same'
 else
   printf '%s\n' "$listed"

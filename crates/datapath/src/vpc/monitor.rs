@@ -6,10 +6,12 @@ use std::time::Duration;
 use causeway_core::vpc::{Answer, Near};
 
 use super::Digest;
-use super::commands::{START, lean};
+use super::commands::{START, lean, started};
 
 /// How a heartbeat begins.
 const ALIVE: &str = "causeway-alive";
+/// As many links as are asked together.
+const NAMED: usize = 40;
 /// How a line of answers begins.
 const PROBE: &str = "causeway-probe";
 
@@ -40,12 +42,19 @@ impl Monitor {
     /// what the tunnels' peers answer, who are asked after every so many seconds.
     pub fn input(interval: Duration, change: u64, pace: Duration) -> Vec<u8> {
         let given = format!("{:.3} {change} {}", interval.as_secs_f64(), pace.as_secs().max(1));
-        format!("{} {}\n{}{given}", SCRIPT.len(), given.len(), *SCRIPT).into_bytes()
+        started(&SCRIPT, given.as_bytes())
     }
 
-    /// What announces a change: answers come under its number from then on, and soon.
-    pub fn announce(change: u64) -> String {
-        format!("p{change}\n")
+    /// What announces a change of some links: answers come under its number from then on, and those of these links at once,
+    /// unless they are many: then there is a round to be asked.
+    pub fn announce<'a>(change: u64, links: impl IntoIterator<Item = &'a str>) -> String {
+        let links: Vec<&str> = links.into_iter().collect();
+        let named = if links.len() > NAMED {
+            String::new()
+        } else {
+            links.iter().map(|link| format!(" {link}")).collect()
+        };
+        format!("p{change}{named}\n")
     }
 
     /// What makes it list at once; the number comes back with the digest.

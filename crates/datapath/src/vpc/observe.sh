@@ -2,7 +2,8 @@
 #
 # A long listing is cut down to what is read: `l` a link, `a` an address, `r` a route, `c` a link's rp_filter and proxy_arp,
 # `d` its proxy_delay. With `-o` a backslash stands for a line break. Of all rules those of the chains that ours stand in
-# stay, whether FORWARD drops what none decides, and whether the gateway's own chain is there; `s` is a source NAT rule of the form that ours have. `!` is a complaint.
+# stay, the filter table, and whether the gateway's own chain is there; `s` is a source NAT rule of the form that ours have.
+# `!` is a complaint.
 slim='
 function after(word, i) {
 for (i = 3; i < NF; i++) if ($i == word) return $(i + 1)
@@ -35,7 +36,8 @@ gsub(/"/, "", $13)
 print "s", $5, $7, $9, substr($13, 10), $17
 next
 }
-/^:FORWARD DROP / { print $1, $2; next }
+/^[*]/ { filter = /filter/ }
+filter && /^[:-]/ { sub(/ .[0-9]+:[0-9]+.$/, ""); print; next }
 /^(@@|$|[*]|:SNAT_FILTER |-A POSTROUTING |-A FORWARD |# Table )/ { print; next }
 /^[:#-]|^COMMIT/ { next }
 /^[A-Z]|^iptables/ { print "!", $0; next }
@@ -67,7 +69,7 @@ tools() {
 }
 # What changes by itself must not stay: counters, dates, the use of an ARP table.
 steady() {
-  local IFS=$'\n' line delay
+  local IFS=$'\n' line delay table=
   text=
   set -f
   for line in $1; do
@@ -77,9 +79,13 @@ steady() {
         line=${line#* dev }
         line="d ${line%% *} ${delay%% *}"
         ;;
-      ':FORWARD DROP '*) line=':FORWARD DROP' ;;
+      '*'*) table=$line ;;
       :SNAT_FILTER\ * | '-A POSTROUTING '* | '-A FORWARD '* | '# Table '*) ;;
-      'inet arp_cache '* | [:#-]* | COMMIT) continue ;;
+      [:-]*)
+        [[ $table == *filter ]] || continue
+        line=${line% [[]*]}
+        ;;
+      'inet arp_cache '* | '#'* | COMMIT) continue ;;
       [A-Z]* | iptables*) line="! $line" ;;
     esac
     text+=$line$'\n'

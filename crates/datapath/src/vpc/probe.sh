@@ -4,8 +4,8 @@
 #   causeway-probe 7 demo:812:+:1048576:2048: …
 #
 # After the number of the newest change that it has heard of, for each link: the near answer in microseconds (`-` none,
-# `?` not asked, `+` not timed), the far one (`+`, `-`, `?`), bytes in and out, and by which other link packets to the
-# peer's range leave (`!` by none).
+# `?` not asked, `+` not timed), the far one (`+`, `-`, `?`), bytes in and out, and by which other link packets from the VPC
+# to the peer's range leave (`!` by none).
 #
 # The near question is ARP for an address in the peer's range that nobody has: the peer answers for it as for any other
 # there. The kernel asks, a process only puts the questions and reads the answers, for many at once. No more than a few are
@@ -15,29 +15,55 @@
 some=40
 far_share=12
 declare -A to gre streak was far_was rx tx
-# Waits for a number, the newest of which counts, or ends with the input.
+from=
+# Waits for a number, the newest of which counts, and for which links have changed with it; or ends with the input.
 listen() {
   local line=
   read -r -t "$1" line
   [[ $? -ne 1 ]] || exit 0
-  [[ ! $line ]] || heard=$line
+  [[ $line ]] || return 0
+  heard=${line%% *}
+  named+=${line#"$heard"}
 }
 tunnels() {
   local first word link rest
   order=()
   gre=()
   to=()
+  from=
   # A line of a link begins with its number.
   while read -r first word link rest; do
     case $first in
       [0-9]*:) gre[${word%%[:@]*}]=1 ;;
       [0-9]*)
+        # The way in is by the VPC's router: what is asked for its sake is asked as if it came from there.
+        if [[ $word == via ]]; then
+          rest=${rest#dev }
+          from=" from $link iif ${rest%% *}"
+        fi
         [[ $word == dev ]] || continue
         order+=("$link")
         to[$link]=${first%/*}
         ;;
     esac
   done <<<"$(printf '%s\n' 'link show type gre' 'route show proto 157' | ip -4 -N -o -force -batch - 2>/dev/null)"
+}
+# The same of some links alone, which takes a tenth of the time where they are among a thousand.
+look_at() {
+  local first word rest link=
+  for link; do unset "to[$link]" "gre[$link]" "streak[$link]" "was[$link]" "far_was[$link]"; done
+  link=
+  # Routes of a link do not name it: they follow its own line.
+  while read -r first word rest; do
+    case $first in
+      [0-9]*:)
+        link=${word%%[:@]*}
+        [[ $rest != *link/gre* ]] || gre[$link]=1
+        ;;
+      [0-9]*) [[ ! $link || $word == via ]] || to[$link]=${first%/*} ;;
+    esac
+  done <<<"$(printf 'link show dev %s\nroute show proto 157 dev %s\n' $(for link; do echo "$link $link"; done) |
+    ip -4 -o -force -batch - 2>/dev/null)"
 }
 # What is known of a link that is gone is not known of the next one of its name.
 forget() {
@@ -46,12 +72,18 @@ forget() {
     [[ ${to[$link]-} ]] || unset "streak[$link]" "was[$link]" "far_was[$link]"
   done
 }
+# All lines at once: to read one by one the shell goes back to the end of each, and the kernel begins at the first link again.
 traffic() {
-  local name in out _
-  while read -r name in _ _ _ _ _ _ _ out _; do
-    [[ ${to[${name%:}]-} ]] || continue
-    rx[${name%:}]=$in tx[${name%:}]=$out
-  done </proc/net/dev
+  local line name
+  local -a lines words
+  mapfile -t lines </proc/net/dev
+  for line in "${lines[@]}"; do
+    name=${line%%:*}
+    name=${name##* }
+    [[ ${to[$name]-} ]] || continue
+    words=(${line#*:})
+    rx[$name]=${words[0]} tx[$name]=${words[8]}
+  done
 }
 # Microseconds since a moment, or nothing where the shell cannot count them.
 since() {
@@ -62,11 +94,24 @@ since() {
 # An echo through a link that may go so many hops: prints the link and how long the answer took, if any came.
 hop() {
   local said start=${EPOCHREALTIME/[.,]/}
-  said=$(ping -n -c 1 -W 1 -t "$2" -I "$1" "${to[$1]}" 2>/dev/null)
+  local -a by=(-I "$1")
+  [[ ! ${unbound[$1]-} ]] || by=()
+  said=$(ping -n -c 1 -W 1 -t "$2" "${by[@]}" "${to[$1]}" 2>/dev/null)
   if [[ $said == *'ime to live exceeded'* || $said == *'ytes from '* ]]; then
     since "$start"
     echo "$1 $elapsed"
   fi
+}
+# A ping that is bound to a link lists all links first, with a thousand of them 20 ms, in which nobody else may change any: so
+# those are not bound whose packets go into the link by themselves.
+unbind() {
+  local link first rest
+  local -A at
+  for link; do at[${to[$link]}]=$link; done
+  while read -r first rest; do
+    link=${at[${first:-.}]-}
+    [[ ! $link || "$rest " != *"dev $link "* ]] || unbound[$link]=1
+  done <<<"$(for link; do echo "route get ${to[$link]}"; done | ip -4 -o -force -batch - 2>/dev/null)"
 }
 hops() {
   local count=$1 link
@@ -103,21 +148,25 @@ resolve() {
       unset "at[$first]"
     done <<<"$(printf '%s' "$poll" | ip -4 -force -batch - 2>/dev/null)"
     [[ ${#at[@]} -gt 0 ]] || break
+    # To look takes time as well, and on a busy machine more than the naps.
+    since "$start"
+    [[ $elapsed == + || $elapsed -lt 1000000 ]] || break
   done
 }
-# Where packets to each range go.
+# Where packets from the VPC to each range go.
 follow() {
-  local link asks= first word dev rest any=
+  local link asks= first rest dev any=
   local -A at
   for link; do
     astray[$link]='!'
     at[${to[$link]}]=$link
-    asks+="route get ${to[$link]}"$'\n'
+    asks+="route get ${to[$link]}$from"$'\n'
   done
-  while read -r first word dev rest; do
+  while read -r first rest; do
     link=${at[${first:-.}]-}
-    [[ $link ]] || continue
-    if [[ $word == via ]]; then dev=${rest#dev }; dev=${dev%% *}; fi
+    [[ $link && $rest == *'dev '* ]] || continue
+    dev=${rest#*dev }
+    dev=${dev%% *}
     any=1
     astray[$link]=$dev
     [[ $dev != "$link" ]] || astray[$link]=
@@ -129,7 +178,7 @@ follow() {
 ask() {
   local quota=$1 link elapsed time line= result
   local -a by_arp=() by_echo=() far_ones=()
-  local -A near far astray
+  local -A near far astray unbound
   shift
   for link; do
     far[$link]='?'
@@ -150,14 +199,17 @@ ask() {
     far[$link]=-
   done
   if [[ ${#far_ones[@]} -gt 0 ]]; then
+    [[ ${#order[@]} -le $some ]] || unbind "${far_ones[@]}"
     while read -r link time; do [[ ! $link ]] || far[$link]=+; done <<<"$(hops 2 "${far_ones[@]}")"
   fi
   # The one that is gone already ends the batch; what it leaves is asked anew all the same.
   for link in "${by_arp[@]}"; do echo "neigh del ${to[$link]} dev $link"; done | ip -4 -force -batch - >/dev/null 2>&1
   for link; do
-    # Not to be asked is no change of mind.
-    [[ ${far[$link]} == '?' ]] || far_was[$link]=${far[$link]}
-    result=${near[$link]/[0-9+]*/+}${far_was[$link]-}${astray[$link]-}
+    # Not to be asked is no change of mind, nor is to be asked for the first time.
+    result=${far[$link]/[?]/${far_was[$link]-}}
+    [[ ${far_was[$link]-} || ! ${was[$link]-} ]] || was[$link]+=$result
+    far_was[$link]=$result
+    result=${near[$link]/[0-9+]*/+}${astray[$link]-}/$result
     if [[ ${was[$link]-} == "$result" ]]; then streak[$link]=$((streak[$link] + 1)); else streak[$link]=1; fi
     was[$link]=$result
     line+=" $link:${near[$link]}:${far[$link]}:${rx[$link]-0}:${tx[$link]-0}:${astray[$link]-}"
@@ -165,10 +217,11 @@ ask() {
   printf 'causeway-probe %s%s\n' "$number" "$line"
 }
 # Both numbers come with the input: that of the newest change, and the seconds between two questions. What is new, or has
-# just changed its mind, is asked every second; many tunnels take longer than few.
+# just changed its mind, is asked every second; many tunnels take longer than few. Those that a round has still to ask wait
+# in a queue, and what is new goes before them; what is said to have changed is asked at once.
 probe() {
-  local number=$1 pace=$2 last=-1000 next=0 period now i link quota heard=
-  local -a order due late
+  local number=$1 pace=$2 last=-1000 next=0 period now i link quota=0 asked heard= named=
+  local -a order queue=() late fresh some_of
   local has_ping= has_use=
   # A command that has begun is waited for: none is left behind.
   trap 'exit 0' TERM
@@ -181,53 +234,81 @@ probe() {
     [[ $now -ge $last ]] || last=-1000
     tunnels
     forget
-    period=$((pace + ${#order[@]} / 100))
-    quota=$((${#order[@]} / far_share))
-    [[ $quota -ge 8 ]] || quota=8
-    due=()
-    if [[ $((now - last)) -ge $period ]]; then
-      last=$now
-      # Another one is the first in every round.
-      [[ $next -lt ${#order[@]} ]] || next=0
-      due=("${order[@]:next}" "${order[@]:0:next}")
-      # Who was silent before makes others wait: those go last, together.
-      late=()
-      for i in "${!due[@]}"; do
-        [[ ${was[${due[i]}]-} == -* ]] || continue
-        late+=("${due[i]}")
-        unset "due[i]"
-      done
-      due=("${due[@]}" "${late[@]}")
-      next=$((next + quota))
-      [[ ${#order[@]} -gt $quota ]] || next=0
-    else
-      # What was never asked comes first.
-      for link in "${order[@]}"; do
-        [[ ${streak[$link]-} || ${#due[@]} -ge $some ]] || due+=("$link")
-      done
-      for link in "${order[@]}"; do
-        [[ ${streak[$link]-3} -ge 3 || ${#due[@]} -ge $some ]] || due+=("$link")
-      done
-    fi
     traffic
-    for ((i = 0; i < ${#due[@]}; i += some)); do
-      ask "$quota" "${due[@]:i:some}"
-      quota=$((quota > some ? quota - some : 0))
-    done
-    [[ ${#due[@]} -gt 0 ]] || printf 'causeway-probe %s\n' "$number"
-    period=$((period - (SECONDS - last)))
+    period=$((pace + ${#order[@]} / 100))
+    if [[ ${#queue[@]} -eq 0 ]]; then
+      quota=$((${#order[@]} / far_share))
+      [[ $quota -ge 8 ]] || quota=8
+      if [[ $((now - last)) -ge $period ]]; then
+        last=$now
+        # Another one is the first in every round.
+        [[ $next -lt ${#order[@]} ]] || next=0
+        queue=("${order[@]:next}" "${order[@]:0:next}")
+        # Who was silent before makes others wait: those go last, together.
+        late=()
+        for i in "${!queue[@]}"; do
+          link=${queue[i]}
+          [[ ! ${streak[$link]-} || ${was[$link]-} == -* ]] || continue
+          [[ ! ${streak[$link]-} ]] || late+=("$link")
+          unset "queue[i]"
+        done
+        queue=("${queue[@]}" "${late[@]}")
+        next=$((next + quota))
+        [[ ${#order[@]} -gt $quota ]] || next=0
+      else
+        for link in "${order[@]}"; do
+          [[ ${streak[$link]-3} -ge 3 || ${#queue[@]} -ge $some ]] || queue+=("$link")
+        done
+      fi
+    fi
+    # What was never asked comes first.
+    fresh=()
     for link in "${order[@]}"; do
-      [[ ${streak[$link]-0} -ge 3 ]] || period=1
+      [[ ! ${streak[$link]-} ]] || continue
+      fresh+=("$link")
+      streak[$link]=0
     done
-    [[ $period -ge 1 ]] || period=1
-    # Silence would mean that nobody is here.
-    [[ $period -le 20 ]] || period=20
-    [[ $heard ]] || listen "$period"
+    queue=("${fresh[@]}" "${queue[@]}")
+    asked=
+    while [[ ${#queue[@]} -gt 0 && ! $heard ]]; do
+      some_of=()
+      for link in "${queue[@]:0:some}"; do
+        # It may be gone by now.
+        [[ ! ${to[$link]-} ]] || some_of+=("$link")
+      done
+      queue=("${queue[@]:some}")
+      [[ ${#some_of[@]} -gt 0 ]] || continue
+      ask "$quota" "${some_of[@]}"
+      asked=1
+      quota=$((quota > some ? quota - some : 0))
+      [[ $heard || ${#queue[@]} -eq 0 ]] || listen .001
+    done
+    [[ $asked ]] || printf 'causeway-probe %s\n' "$number"
+    if [[ ! $heard ]]; then
+      period=$((period - (SECONDS - last)))
+      for link in "${order[@]}"; do
+        [[ ${streak[$link]-0} -ge 3 ]] || period=1
+      done
+      [[ $period -ge 1 ]] || period=1
+      # Silence would mean that nobody is here.
+      [[ $period -le 10 ]] || period=10
+      listen "$period"
+    fi
     if [[ $heard ]]; then
       number=$heard
-      heard=
-      # Few are all asked anew: any of them may be what has changed.
-      [[ ${#order[@]} -gt $some ]] || last=-1000
+      some_of=($named)
+      heard= named=
+      if [[ ${#order[@]} -le $some ]]; then
+        # Few are all asked anew: any of them may be what has changed.
+        last=-1000
+      elif [[ ${#some_of[@]} -gt 0 ]]; then
+        look_at "${some_of[@]}"
+        for i in "${!some_of[@]}"; do
+          [[ ${to[${some_of[i]}]-} ]] || unset "some_of[i]"
+        done
+        # What lies behind the peer may take its time, and has it in the next second.
+        [[ ${#some_of[@]} -eq 0 ]] || ask 0 "${some_of[@]}"
+      fi
     fi
   done
 }

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use causeway_core::names::{Ipv4Cidr, ObjectKey};
 use causeway_core::vpc::action::{SHARED, SourceNat, clamp_spec, shared_clamp_spec};
-use causeway_core::vpc::have::Chain;
-use causeway_core::vpc::{MARK, Nat, NatRule, Variant};
+use causeway_core::vpc::{Filter, MARK, Nat, NatRule, Variant};
 
 use super::unreadable;
 use crate::Trouble;
@@ -17,7 +16,7 @@ use crate::words::words;
 struct Listing {
     postrouting: Vec<NatRule>,
     forward: Vec<NatRule>,
-    filter: Chain,
+    filter: Filter,
     /// Whether the gateway's own chain is in it.
     is_the_gateways: bool,
 }
@@ -47,7 +46,7 @@ pub(super) fn nat(sections: &Sections) -> Result<Nat, Trouble> {
     for (variant, Listing { postrouting, forward, filter, .. }) in listings {
         nat.postrouting.insert(variant, postrouting);
         nat.forward.insert(variant, forward);
-        if filter != Chain::default() {
+        if !filter.is_empty() {
             nat.filter.insert(variant, filter);
         }
     }
@@ -86,8 +85,7 @@ fn listing(text: &str) -> Result<Listing, Trouble> {
         } else if table == "mangle" {
             listing.forward.extend(line.strip_prefix("-A FORWARD ").map(rule));
         } else if table == "filter" {
-            listing.filter.drops |= line.starts_with(":FORWARD DROP");
-            listing.filter.rules.extend(line.strip_prefix("-A FORWARD ").map(|rule| rule.trim_end().into()));
+            listing.filter.take(line);
         }
     }
     Ok(listing)
