@@ -26,6 +26,7 @@ use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Vpc;
+use super::changes::Changes;
 use super::exec::PodExec;
 
 /// Changes come in bursts: an observation follows the first of them by this much.
@@ -50,31 +51,6 @@ const UNHEARD: Duration = Duration::from_secs(40);
 pub(super) struct Monitors {
     open: Mutex<BTreeMap<GatewayName, Monitor>>,
     changes: Mutex<Changes>,
-}
-
-/// The number of each gateway's last change. Answers of tunnels' peers carry the number that the gateway had heard of.
-///
-/// All gateways are counted together: so a gateway that was forgotten and comes back has a higher number than any before,
-/// and no answer of its earlier life counts.
-#[derive(Debug, Default)]
-struct Changes {
-    last: u64,
-    of: BTreeMap<GatewayName, u64>,
-}
-
-impl Changes {
-    fn now(&mut self, gateway: &GatewayName) -> u64 {
-        match self.of.get(gateway) {
-            Some(number) => *number,
-            None => *self.of.entry(gateway.clone()).or_insert(self.last),
-        }
-    }
-
-    fn next(&mut self, gateway: &GatewayName) -> u64 {
-        self.last += 1;
-        self.of.insert(gateway.clone(), self.last);
-        self.last
-    }
 }
 
 struct Monitor {
@@ -182,7 +158,7 @@ impl Monitors {
     /// Ends that of a gateway that is gone.
     fn forget(&self, gateway: &GatewayName) {
         self.set(gateway, None);
-        self.changes().of.remove(gateway);
+        self.changes().forget(gateway);
     }
 
     /// Ends all of them.
@@ -411,34 +387,5 @@ impl Session {
         if let Some(room) = self.ending.room.upgrade() {
             room.desk.add(Scope::Gateway(self.ending.gateway.clone()));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_is_kept_of_gateways_that_are_gone_and_one_that_comes_back_is_counted_on() {
-        let (monitors, name) = (Monitors::default(), |nth: u32| format!("gw{nth}").parse().expect("a name"));
-        let (first, other): (GatewayName, GatewayName) = (name(0), name(1));
-        for _ in 0..3 {
-            monitors.changed(&first, []);
-        }
-        let before = monitors.change(&first);
-        monitors.forget(&first);
-        assert!(monitors.changes().of.is_empty());
-        assert!(monitors.change(&first) >= before, "an answer of its earlier life is older");
-        // What happens elsewhere is no change of this one.
-        let back = monitors.change(&first);
-        monitors.changed(&other, []);
-        assert_eq!(monitors.change(&first), back);
-        monitors.changed(&first, []);
-        assert!(monitors.change(&first) > back);
-        for nth in 0..100 {
-            monitors.changed(&name(nth), []);
-            monitors.forget(&name(nth));
-        }
-        assert!(monitors.changes().of.is_empty());
     }
 }
