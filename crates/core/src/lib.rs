@@ -17,6 +17,7 @@ pub mod networks;
 pub mod room;
 pub mod rules;
 pub mod vpc;
+pub mod words;
 
 pub use addresses::{Cidr, Family};
 pub use condition::{Condition, Conditions, Truth};

@@ -11,7 +11,6 @@ pub mod networks;
 mod run;
 mod sections;
 pub mod vpc;
-mod words;
 
 pub use done::{DONE, SEEN, end_of};
 pub use run::{Output, Run, RunError};

@@ -2,6 +2,8 @@
 
 mod lab;
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use causeway_core::vpc::{Near, TunnelKind, Variant};
@@ -67,6 +69,92 @@ async fn answers_carry_the_number_of_the_change_that_was_announced_before_they_w
     monitor.answer("demo", 1).await;
     monitor.write(Script::announce(7, []).as_bytes()).await;
     assert!(answers(monitor.answer("demo", 7).await.near));
+}
+
+#[tokio::test]
+async fn an_announcement_in_pieces_is_one() {
+    require(PING);
+    let lab = joined(Variant::Nft).await;
+    let mut monitor = Monitor::start(&lab.gateways[0], MINUTE).await;
+    let said = Script::announce(123, ["demo"]);
+    // Each piece after the time that a question's first look takes, so that whoever reads has given up in between.
+    for piece in said.as_bytes().chunks(3) {
+        monitor.write(piece).await;
+        monitor.answer("demo", 1).await;
+    }
+    assert!(answers(monitor.answer("demo", 123).await.near));
+}
+
+#[tokio::test]
+async fn one_that_changes_all_the_time_keeps_no_other_waiting() {
+    require(PING);
+    let lab = Lab::new(Variant::Nft);
+    let mut want = demo(0, VXLAN);
+    (1..=100).for_each(|n| {
+        add(&mut want, &format!("t{n}"), n, TunnelKind::Vxlan { vni: 2000 + u32::from(n), port: 4789 });
+    });
+    lab.converge(0, &want).await;
+    let mut monitor = Monitor::start(&lab.gateways[0], MINUTE).await;
+    // One is announced after each line, so there is always one more; all others are heard of nevertheless.
+    let mut unheard: BTreeSet<String> = (1..=100).map(|n| format!("t{n}")).collect();
+    for number in 2.. {
+        monitor.write(Script::announce(number, ["t7"]).as_bytes()).await;
+        let Heard::Probed { answers, .. } = Heard::of(&monitor.line().await.expect("still running")) else {
+            continue;
+        };
+        answers.iter().for_each(|(answer, _)| drop(unheard.remove(&answer.link)));
+        if unheard.is_empty() {
+            break;
+        }
+        assert!(number < 100, "never heard of {unheard:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_rule_that_leads_all_of_several_tunnels_nowhere_is_seen() {
+    require(PING);
+    let lab = joined(Variant::Nft).await;
+    let mut want = demo(0, VXLAN);
+    add(&mut want, "other", 7, TunnelKind::Vxlan { vni: 2000, port: 4789 });
+    lab.converge(0, &want).await;
+    let mut monitor = Monitor::start(&lab.gateways[0], MINUTE).await;
+    until(&mut monitor, |answer| answers(answer.near) && answer.astray.is_none()).await;
+    lab.gateways[0].sh("ip rule add iif eth0 blackhole");
+    until(&mut monitor, |answer| answer.astray.as_deref() == Some("")).await;
+    lab.gateways[0].sh("ip rule del iif eth0 blackhole");
+    until(&mut monitor, |answer| answer.astray.is_none()).await;
+}
+
+/// The processes of a monitor: its own, those that it began, and theirs.
+fn family(pid: u32) -> Vec<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+    std::iter::once(pid).chain(children.flat_map(family)).collect()
+}
+
+#[tokio::test]
+async fn one_that_hangs_is_not_left_behind() {
+    require(PING);
+    let lab = joined(Variant::Nft).await;
+    let mut monitor = Monitor::start(&lab.gateways[0], MINUTE).await;
+    monitor.answer("demo", 1).await;
+    let all = family(monitor.child.id().expect("it runs"));
+    // Whoever asks is the youngest shell.
+    let is_shell = |pid: &&u32| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        name.trim() == "bash"
+    };
+    let prober = all.iter().filter(is_shell).max().expect("a shell");
+    lab.gateways[0].sh(&format!("kill -STOP {prober}"));
+    drop(monitor.child.stdin.take());
+    monitor.end().await;
+    let left = || all.iter().filter(|pid| Path::new(&format!("/proc/{pid}")).exists()).collect::<Vec<_>>();
+    let gone = async {
+        while !left().is_empty() {
+            tokio::time::sleep(Duration::from_millis(50)).await
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(30), gone).await.is_ok(), "{:?}", left());
 }
 
 #[tokio::test]

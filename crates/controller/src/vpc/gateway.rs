@@ -35,6 +35,9 @@ impl Vpc {
         let pods: Vec<&str> = task.sweep.iter().chain([&task.pod]).map(|pod| pod.uid.as_str()).collect();
         self.looks.keep_pods(gateway, &pods);
         let result = self.close_the_difference(gateway, &task, term).await;
+        if result.is_err() {
+            self.monitors.announce(gateway);
+        }
         // A replica that was stopped in between may have lost its term, and says nothing of what it then finds.
         if !term.is_held() {
             return Next::Done;
@@ -71,6 +74,7 @@ impl Vpc {
         self.report_sight(gateway, &task, result.as_ref().err(), term);
         let (pod_uid, asked) = (task.pod.uid.clone(), self.monitors.change(gateway));
         self.desk.tell(Event::Outcome(gateway.clone(), Outcome { pod_uid, revision, asked, result }));
+        self.monitors.announce(gateway);
         if !self.sweep(gateway, &task, term).await {
             next = Next::Retry;
         }
@@ -207,18 +211,17 @@ impl Vpc {
                 planned
             }
         };
-        let mut links = task.want.links_of(&planned.steps);
+        self.monitors.begin(gateway, task.want.links_of(&planned.steps));
         let (mut failures, (mut now, mut digest)) =
             self.carry_out(gateway, &commands, &planned, term).await?;
         // It may have been planned from a change half done, as of a link on its way out; and what a tunnel got whose
         // link could not be made is taken away again.
         let again = plan_after(&refused_now(&planned, &failures, &now), &task.want, &now);
         if again.has_news_since(&planned) {
-            links.extend(task.want.links_of(&again.steps));
+            self.monitors.begin(gateway, task.want.links_of(&again.steps));
             (failures, (now, digest)) = self.carry_out(gateway, &commands, &again, term).await?;
             planned = again;
         }
-        self.monitors.changed(gateway, links);
         // The monitor speaks of our own changes too: it has to confirm that there was nothing else.
         let (pod_uid, at) = (task.pod.uid.clone(), Instant::now());
         let observed =

@@ -45,6 +45,8 @@ const SHORTEST_LIFE: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_secs(25);
 /// And of one that has said nothing at all since its beginning, nothing is known.
 const UNHEARD: Duration = Duration::from_secs(40);
+/// Answers come under the number that was announced by now, or it is announced again: a question and its time-out take a second.
+const HEEDED: Duration = Duration::from_secs(5);
 
 /// The open monitors. Dropping one ends its command in the gateway.
 #[derive(Default)]
@@ -88,6 +90,11 @@ impl Announcement {
         self.links.drain(..before);
     }
 
+    /// What is new to somebody who has heard of everything up to a number.
+    fn news_since(&self, number: u64) -> Option<(u64, String)> {
+        (self.number != number).then(|| (self.number, self.since(number)))
+    }
+
     /// What is to be said to somebody who has heard of everything up to a number.
     fn since(&self, number: u64) -> String {
         let links: BTreeSet<&str> =
@@ -113,19 +120,24 @@ impl Monitors {
         self.changes().now(gateway)
     }
 
-    /// A gateway was changed: what its tunnels' peers answer is asked for soon, and counts under a new number.
-    pub(super) fn changed<'a>(&self, gateway: &GatewayName, links: impl IntoIterator<Item = &'a LinkName>) {
+    /// A gateway is about to be changed: only what its tunnels' peers answer under a new number counts, whatever becomes of
+    /// the change.
+    pub(super) fn begin<'a>(&self, gateway: &GatewayName, links: impl IntoIterator<Item = &'a LinkName>) {
         let number = self.changes().next(gateway);
         if let Some(monitor) = self.lock().get(gateway) {
-            monitor.changed.send_modify(|said| said.add(number, links));
+            monitor.changed.send_if_modified(|said| {
+                said.add(number, links);
+                false
+            });
         }
     }
 
-    /// Says the number of the last change once more.
-    fn announce_again(&self, gateway: &GatewayName) {
+    /// Says that a gateway was changed, if it was: its tunnels' peers are asked soon. Whoever takes the answers in knows of the
+    /// change by then.
+    pub(super) fn announce(&self, gateway: &GatewayName) {
         let number = self.change(gateway);
         if let Some(monitor) = self.lock().get(gateway) {
-            monitor.changed.send_if_modified(|said| std::mem::replace(&mut said.number, number) != number);
+            monitor.changed.send_modify(|said| said.number = number);
         }
     }
 
@@ -234,7 +246,7 @@ impl Vpc {
             Some(Monitor { pod_uid: pod.uid.clone(), task, lines, questions, changed, closed }),
         );
         // One that came between the two.
-        self.monitors.announce_again(gateway);
+        self.monitors.announce(gateway);
         match timeout(limit, is_alive.wait_for(|alive| *alive)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) => Err(RunError::Lost("the monitor ended before it began".into())),
@@ -294,16 +306,14 @@ impl Session {
         let mut earliest = Instant::now();
         let mut silence = Instant::now() + MISSED * self.interval;
         let (mut unheard, mut spoke) = (Instant::now() + UNHEARD, false);
+        let mut told = Instant::now();
         loop {
             let line = tokio::select! {
                 line = timeout_at(due.unwrap_or(silence.min(unheard)), lines.next()) => line,
                 Ok(()) = self.announced.changed() => {
-                    let said = {
-                        let announced = self.announced.borrow_and_update();
-                        let said = announced.since(change);
-                        change = announced.number;
-                        said
-                    };
+                    let said = self.announced.borrow_and_update().news_since(change);
+                    let Some((number, said)) = said else { continue };
+                    (change, told) = (number, Instant::now());
                     if stdin.write_all(said.as_bytes()).await.is_err() {
                         return;
                     }
@@ -346,9 +356,17 @@ impl Session {
                     question.1.take().map(|question| question.send(digest));
                 }
                 Heard::Held { digest, .. } => self.compare(digest),
-                Heard::Probed { change, answers } => {
+                Heard::Probed { change: known, answers } => {
                     (unheard, spoke) = (Instant::now() + QUIET, true);
-                    self.take(change, answers);
+                    self.take(known, answers);
+                    // What was said has not arrived, or not as it was said.
+                    if known != change && told.elapsed() > HEEDED {
+                        told = Instant::now();
+                        let said = self.announced.borrow().since(known);
+                        if stdin.write_all(said.as_bytes()).await.is_err() {
+                            return;
+                        }
+                    }
                 }
                 // What comes before it listens is in the digest that it is asked for next.
                 Heard::Change if self.ending.began => {

@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 use super::member::Contest;
 use super::objects::{Tunnel, TunnelSpec};
 use super::outcome::{Claim, Trouble};
-use super::want::{TunnelKind, TunnelWant};
+use super::want::{Established, TunnelKind, TunnelWant};
 use crate::names::{GatewayName, Ipv4Cidr, LinkName, ObjectKey};
 
 /// The order of precedence: by age, then by name.
@@ -307,6 +307,13 @@ impl Grounds<'_> {
             return Err(Trouble::PeerIdContested { cluster, one, other });
         }
         let (remote, remote_range) = self.records.find(peer)?;
+        let is_other = |it: Established| (it.peer, it.range) != (Some(remote), Some(remote_range));
+        if !self.own.believes(&peer.cluster)
+            && !self.records.is_given(peer)
+            && tunnel.established(self.gateway).is_some_and(is_other)
+        {
+            return Err(Trouble::ClaimsUnknown { peer: peer.clone() });
+        }
         if remote == local {
             let why = format!("externalip {remote} is the address of this gateway too");
             return Err(Trouble::PeerInvalid { peer: peer.clone(), why });

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::names::Ipv4Cidr;
+use crate::words::words;
 
 /// So many jumps from chain to chain are followed; the kernel allows no loops, whoever prints them might.
 const DEPTH: usize = 16;
@@ -16,8 +17,36 @@ const DEPTH: usize = 16;
 pub struct Filter {
     /// The chains that drop what no rule decides.
     drops: BTreeSet<String>,
-    /// Rules in order, by chain: the words after `-A` and the chain.
-    rules: BTreeMap<String, Vec<String>>,
+    /// Rules in order, by chain.
+    rules: BTreeMap<String, Vec<Rule>>,
+}
+
+/// One rule of a chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Rule {
+    /// As iptables prints it.
+    text: String,
+    conditions: Vec<Condition>,
+    /// What becomes of packets that it speaks of, and whether they do not come back from there; none for a rule that only counts.
+    target: Option<String>,
+    leaves: bool,
+}
+
+/// What a rule says of the packets that it speaks of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Condition {
+    about: About,
+    negated: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum About {
+    From(String),
+    To(String),
+    Source(Option<Ipv4Cidr>),
+    Destination(Option<Ipv4Cidr>),
+    /// Something else, which may hold or not.
+    Other,
 }
 
 /// Packets of which it is asked whether any of them pass.
@@ -80,7 +109,7 @@ impl Filter {
                 self.drops.insert(chain.into());
             }
         } else if let Some((chain, rule)) = line.strip_prefix("-A ").and_then(|rest| rest.split_once(' ')) {
-            self.rules.entry(chain.into()).or_default().push(rule.into());
+            self.rules.entry(chain.into()).or_default().push(Rule::read(line, rule));
         }
     }
 
@@ -103,16 +132,14 @@ impl Filter {
         // Whether some have gone back to whoever asked.
         let mut returned = false;
         for rule in self.rules.get(chain).into_iter().flatten() {
-            let words: Vec<&str> = rule.split(' ').collect();
-            let leaves = value(&words, "-g");
-            let Some(target) = leaves.or_else(|| value(&words, "-j")) else { continue };
-            let share = packets.share_of(&words);
+            let Some(target) = rule.target.as_deref() else { continue };
+            let share = packets.share_of(rule);
             if share == Share::None {
                 continue;
             }
             let for_all = share == Share::All;
             let fate = match target {
-                "DROP" | "REJECT" => Fate::Stopped(format!("-A {chain} {rule}")),
+                "DROP" | "REJECT" => Fate::Stopped(rule.text.clone()),
                 "RETURN" if for_all => return Fate::Undecided,
                 "RETURN" => {
                     returned = true;
@@ -127,8 +154,8 @@ impl Filter {
                 Fate::Pass => return Fate::Pass,
                 Fate::Stopped(_) if for_all && returned => return Fate::Undecided,
                 Fate::Stopped(by) if for_all => return Fate::Stopped(by),
-                Fate::Undecided if for_all && leaves.is_some() => return Fate::Undecided,
-                Fate::Undecided => returned |= leaves.is_some(),
+                Fate::Undecided if for_all && rule.leaves => return Fate::Undecided,
+                Fate::Undecided => returned |= rule.leaves,
                 Fate::Stopped(_) => {}
             }
         }
@@ -136,72 +163,74 @@ impl Filter {
     }
 }
 
-fn value<'a>(words: &[&'a str], option: &str) -> Option<&'a str> {
-    words.iter().position(|word| *word == option).and_then(|at| words.get(at + 1)).copied()
-}
-
-impl Packets<'_> {
-    /// Of how many of them a rule's conditions hold.
-    fn share_of(self, rule: &[&str]) -> Share {
-        let (mut share, mut negated) = (Share::All, false);
-        let mut words = rule.iter();
+impl Rule {
+    /// From a line, and the part of it after the chain.
+    fn read(line: &str, rule: &str) -> Self {
+        let mut read = Self { text: line.into(), conditions: Vec::new(), target: None, leaves: false };
+        // One that cannot be read may let anything pass.
+        let Some(words) = words(rule) else { return Self { target: Some(String::new()), ..read } };
+        let mut words = words.into_iter().peekable();
+        let mut negated = false;
         while let Some(word) = words.next() {
-            let holds = match *word {
+            let about = match word.as_str() {
                 "!" => {
                     negated = true;
                     continue;
                 }
-                "-i" => link(words.next(), Some(self.from)),
-                "-o" => link(words.next(), self.to),
-                "-s" => range(words.next(), self.source),
-                "-d" => range(words.next(), self.destination),
-                "-j" | "-g" | "--reject-with" => {
+                "-j" | "-g" => {
+                    (read.target, read.leaves) = (words.next(), word == "-g");
+                    continue;
+                }
+                "-m" if words.next_if(|kind| kind == "comment").is_some() => continue,
+                "--comment" | "--reject-with" => {
                     words.next();
-                    Share::All
+                    continue;
                 }
-                "--comment" => {
-                    skip_comment(&mut words);
-                    Share::All
-                }
-                "-m" if words.clone().next() == Some(&"comment") => {
-                    words.next();
-                    Share::All
-                }
-                _ => Share::Some,
+                "-i" => About::From(words.next().unwrap_or_default()),
+                "-o" => About::To(words.next().unwrap_or_default()),
+                "-s" => About::Source(words.next().and_then(|range| range.parse().ok())),
+                "-d" => About::Destination(words.next().and_then(|range| range.parse().ok())),
+                _ => About::Other,
             };
-            share = share.min(holds.but(negated));
+            read.conditions.push(Condition { about, negated });
             negated = false;
         }
-        share
+        read
+    }
+}
+
+impl Packets<'_> {
+    /// Of how many of them a rule speaks.
+    fn share_of(self, rule: &Rule) -> Share {
+        let shares = rule.conditions.iter().map(|Condition { about, negated }| {
+            let share = match about {
+                About::From(named) => link(named, Some(self.from)),
+                About::To(named) => link(named, self.to),
+                About::Source(named) => range(*named, self.source),
+                About::Destination(named) => range(*named, self.destination),
+                About::Other => Share::Some,
+            };
+            share.but(*negated)
+        });
+        shares.min().unwrap_or(Share::All)
     }
 }
 
 /// Whether the link that a rule names is this one.
-fn link(named: Option<&&str>, link: Option<&str>) -> Share {
-    let (Some(named), Some(link)) = (named, link) else { return Share::None };
-    let same = match named.strip_suffix('+') {
+fn link(named: &str, link: Option<&str>) -> Share {
+    let is_it = |link: &str| match named.strip_suffix('+') {
         Some(prefix) => link.starts_with(prefix),
-        None => *named == link,
+        None => named == link,
     };
-    if same { Share::All } else { Share::None }
+    if link.is_some_and(is_it) { Share::All } else { Share::None }
 }
 
 /// Whether addresses of a range are in the one that a rule names.
-fn range(named: Option<&&str>, range: Option<Ipv4Cidr>) -> Share {
-    let named = named.and_then(|named| named.parse::<Ipv4Cidr>().ok());
+fn range(named: Option<Ipv4Cidr>, range: Option<Ipv4Cidr>) -> Share {
     match named.zip(range) {
         Some((named, range)) if named.covers(range) => Share::All,
         Some((named, range)) if !named.overlaps(range) => Share::None,
         _ => Share::Some,
-    }
-}
-
-/// A comment with a space in it is in quotes.
-fn skip_comment<'a>(words: &mut impl Iterator<Item = &'a &'a str>) {
-    let Some(first) = words.next().and_then(|word| word.strip_prefix('"')) else { return };
-    let ends = |word: &str| word.ends_with('"') && !word.ends_with("\\\"");
-    if !ends(first) {
-        words.find(|word| ends(word));
     }
 }
 
@@ -222,7 +251,7 @@ mod tests {
 
     #[test]
     fn what_stops_all_packets_is_found_and_what_may_let_some_pass_is_not_blamed() {
-        let passing: [&[&str]; 18] = [
+        let passing: [&[&str]; 20] = [
             &[],
             &[":FORWARD ACCEPT [0:0]"],
             &[":INPUT DROP", "-A INPUT -j DROP"],
@@ -240,7 +269,9 @@ mod tests {
             &["-A FORWARD -p tcp -j A", "-A A -j DROP"],
             &["-A FORWARD -g A", "-A FORWARD -j DROP", "-A A -o other -j DROP"],
             &["-A FORWARD -j A", "-A FORWARD -j DROP", "-A A -m state --state NEW -j ACCEPT"],
-            &["-A FORWARD -m comment --comment \"-j DROP\" -j ACCEPT", ":FORWARD DROP"],
+            &["-A FORWARD -m comment --comment \"instead of -j DROP below\" -j ACCEPT", ":FORWARD DROP"],
+            &["-A FORWARD -m comment --comment \"a \\\" b -j DROP\" -j ACCEPT", ":FORWARD DROP"],
+            &["-A FORWARD -m comment --comment \"never ends -j DROP"],
         ];
         for lines in passing {
             assert_eq!(stops(lines), None, "{lines:?}");
@@ -292,6 +323,8 @@ mod tests {
     /// What a packet of a flow that no condition holds for, and one that all hold for, would meet: simpler than the code.
     fn meets(filter: &Filter, chain: &str, holds: bool, depth: usize) -> Option<bool> {
         for rule in filter.rules.get(chain).into_iter().flatten() {
+            let (_, rule) =
+                rule.text.strip_prefix("-A ").and_then(|rest| rest.split_once(' ')).expect("a rule");
             let words: Vec<&str> = rule.split(' ').collect();
             let (conditions, target) = (&words[..words.len() - 2], words[words.len() - 1]);
             let applies = conditions.chunks(2).all(|pair| match pair {

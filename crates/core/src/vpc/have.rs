@@ -225,10 +225,11 @@ impl fmt::Display for Route {
         if let Some(via) = self.via {
             write!(f, " via {via}")?;
         }
-        if let Some(dev) = &self.dev {
-            write!(f, " dev {dev}")?;
+        match &self.dev {
+            Some(dev) => write!(f, " dev {dev}"),
+            None if self.via.is_none() => f.write_str(", which leads nowhere"),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -122,12 +122,11 @@ impl Members {
         *self != Self::Unknown
     }
 
-    /// The ids that two others claim, each with two such claims. A claim of our own to an id that we went by before is
-    /// none: we know better.
+    /// The ids of others that two claim, each with two such claims. A claim of ours to an id that we went by before counts too:
+    /// we let it go at once, and who writes one in our name must not be believed for that.
     pub(super) fn contested(&self, us: Option<&Member>) -> BTreeMap<ClusterId, Contest> {
         let Self::Listed(members) = self else { return BTreeMap::new() };
-        let is_others =
-            |member: &Member| us.is_none_or(|us| member.cluster != us.cluster && member.uid != us.uid);
+        let is_others = |member: &Member| us.is_none_or(|us| member.cluster != us.cluster);
         let alive = members.iter().filter(|(_, known)| !known.lapsed && is_others(&known.member));
         let (mut first, mut contested) = (BTreeMap::new(), BTreeMap::new());
         for (name, Known { member, .. }) in alive {

@@ -64,6 +64,15 @@ pub enum Trouble {
         /// Another.
         other: String,
     },
+    /// It is not known who goes by the peer's id.
+    #[error(
+        "the record of {peer} is another than the tunnel was built with, and who claims the id {} at the broker is not known yet: it counts when the broker has answered",
+        peer.cluster
+    )]
+    ClaimsUnknown {
+        /// The peer.
+        peer: Peer,
+    },
     /// There is no such gateway.
     #[error(
         "there is no gateway {0} in this cluster: no workload labelled ovn.kubernetes.io/vpc-nat-gw=true runs it"
@@ -215,6 +224,7 @@ impl Trouble {
             Self::ClusterIncomplete(_) => "ClusterIncomplete",
             Self::ClusterIdTaken { .. } => "ClusterIdTaken",
             Self::PeerIdContested { .. } => "PeerIdContested",
+            Self::ClaimsUnknown { .. } => "ClaimsUnknown",
             Self::GatewayNotFound(_) => "GatewayNotFound",
             Self::GatewayNotRunning { .. } => "GatewayNotRunning",
             Self::GatewayLost { .. } => "GatewayLost",
@@ -262,6 +272,7 @@ impl Trouble {
             Self::ClusterIncomplete(_)
                 | Self::ClusterIdTaken { .. }
                 | Self::PeerIdContested { .. }
+                | Self::ClaimsUnknown { .. }
                 | Self::PeerUnknown(..)
                 | Self::PeerInvalid { .. }
                 | Self::RangeOverlap { .. }
@@ -281,6 +292,7 @@ impl Trouble {
             | Self::ClusterIncomplete(_)
             | Self::ClusterIdTaken { .. }
             | Self::PeerIdContested { .. }
+            | Self::ClaimsUnknown { .. }
             | Self::GatewayIncomplete(_)
             | Self::PeerUnknown(..)
             | Self::PeerInvalid { .. } => true,

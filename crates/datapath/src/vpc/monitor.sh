@@ -21,15 +21,32 @@ listening() {
   done </proc/net/netlink
   return 1
 }
-# Waits for a line, or ends with the input: of `read`, 1 is its end and more than 128 is its time-out.
+# Waits for a line, or ends with the input: of `read`, 1 is its end and more than 128 is its time-out. A line that has not come
+# whole by then is read on from there.
 pause() {
+  local part= status
   line=
-  read -r -t "$1" line
-  [[ $? -ne 1 ]] || exit 0
+  read -r -t "$1" part
+  status=$?
+  [[ $status -ne 1 ]] || exit 0
+  unread+=$part
+  [[ $status -eq 0 ]] || return 0
+  line=$unread
+  unread=
+}
+# One that hangs is not waited for.
+leave() {
+  kill -USR1 "$monitor" 2>/dev/null
+  kill "$prober" 2>/dev/null || return
+  for tries in {1..20}; do
+    kill -0 "$prober" 2>/dev/null || return
+    sleep 0.1
+  done
+  kill -KILL "$prober"
 }
 beat() {
   # Not left to the script, which may have been killed; and by a signal of its own, to tell it apart.
-  trap 'kill "$prober" 2>/dev/null; wait "$prober" 2>/dev/null; kill -USR1 "$monitor" 2>/dev/null' EXIT
+  trap leave EXIT
   tries=0
   until listening; do
     tries=$((tries + 1))
@@ -43,7 +60,7 @@ beat() {
   announce=${PROBER[1]}
   said=
   silent=0
-  while pause "$interval" && kill -0 "$monitor" "$prober" 2>/dev/null; do
+  while pause "$interval" && kill -0 "$monitor" 2>/dev/null && kill -0 "$prober" 2>/dev/null; do
     if [[ $line == p* ]]; then
       echo "${line#p}" >&"$announce"
       continue

@@ -15,22 +15,26 @@
 some=40
 far_share=12
 declare -A to gre streak was far_was rx tx
-from=
-# Waits for a number, the newest of which counts, and for which links have changed with it; or ends with the input.
+router= from= unread=
+# Waits for a number, the newest of which counts, and for which links have changed with it (`+`: many); or ends with the input.
+# A line that has not come whole when the time is over is read on from there the next time.
 listen() {
-  local line=
+  local line= status
   read -r -t "$1" line
-  [[ $? -ne 1 ]] || exit 0
-  [[ $line ]] || return 0
-  heard=${line%% *}
-  named+=${line#"$heard"}
+  status=$?
+  [[ $status -ne 1 ]] || exit 0
+  unread+=$line
+  [[ $status -eq 0 && $unread ]] || return 0
+  heard=${unread%% *}
+  named+=${unread#"$heard"}
+  unread=
 }
 tunnels() {
   local first word link rest
   order=()
   gre=()
   to=()
-  from=
+  router= from=
   # A line of a link begins with its number.
   while read -r first word link rest; do
     case $first in
@@ -39,6 +43,7 @@ tunnels() {
         # The way in is by the VPC's router: what is asked for its sake is asked as if it came from there.
         if [[ $word == via ]]; then
           rest=${rest#dev }
+          router=$link
           from=" from $link iif ${rest%% *}"
         fi
         [[ $word == dev ]] || continue
@@ -162,7 +167,9 @@ follow() {
     at[${to[$link]}]=$link
     asks+="route get ${to[$link]}$from"$'\n'
   done
+  [[ ! $router ]] || asks+="route get $router"$'\n'
   while read -r first rest; do
+    [[ ! $router || $first != "$router" ]] || any=1
     link=${at[${first:-.}]-}
     [[ $link && $rest == *'dev '* ]] || continue
     dev=${rest#*dev }
@@ -171,8 +178,8 @@ follow() {
     astray[$link]=$dev
     [[ $dev != "$link" ]] || astray[$link]=
   done <<<"$(printf '%s' "$asks" | ip -4 -o -force -batch - 2>/dev/null)"
-  # Of several that all lead nowhere it is more likely that nobody could be asked.
-  [[ $any || $# -eq 1 ]] || astray=()
+  # Where there is no way at all, not even to the router, nobody could be asked.
+  [[ $any ]] || astray=()
 }
 # Asks some tunnels, the first so many of them both questions.
 ask() {
@@ -220,7 +227,7 @@ ask() {
 # just changed its mind, is asked every second; many tunnels take longer than few. Those that a round has still to ask wait
 # in a queue, and what is new goes before them; what is said to have changed is asked at once.
 probe() {
-  local number=$1 pace=$2 last=-1000 next=0 period now i link quota=0 asked heard= named=
+  local number=$1 pace=$2 last=-1000 next=0 period now i link quota=0 asked heard= named= changed
   local -a order queue=() late fresh some_of
   local has_ping= has_use=
   # A command that has begun is waited for: none is left behind.
@@ -270,7 +277,8 @@ probe() {
     done
     queue=("${fresh[@]}" "${queue[@]}")
     asked=
-    while [[ ${#queue[@]} -gt 0 && ! $heard ]]; do
+    # Some of them in any case: one that changes all the time must not keep the others waiting.
+    while [[ ${#queue[@]} -gt 0 ]]; do
       some_of=()
       for link in "${queue[@]:0:some}"; do
         # It may be gone by now.
@@ -282,6 +290,7 @@ probe() {
       asked=1
       quota=$((quota > some ? quota - some : 0))
       [[ $heard || ${#queue[@]} -eq 0 ]] || listen .001
+      [[ ! $heard ]] || break
     done
     [[ $asked ]] || printf 'causeway-probe %s\n' "$number"
     if [[ ! $heard ]]; then
@@ -295,12 +304,17 @@ probe() {
       listen "$period"
     fi
     if [[ $heard ]]; then
-      number=$heard
-      some_of=($named)
-      heard= named=
+      number=$heard changed=$named heard= named=
+      some_of=()
+      for link in $changed; do
+        [[ " ${some_of[*]} " == *" $link "* ]] || some_of+=("$link")
+      done
       if [[ ${#order[@]} -le $some ]]; then
         # Few are all asked anew: any of them may be what has changed.
         last=-1000
+      elif [[ $changed == *+* || ${#some_of[@]} -gt $some ]]; then
+        # So are many.
+        queue=() last=-1000
       elif [[ ${#some_of[@]} -gt 0 ]]; then
         look_at "${some_of[@]}"
         for i in "${!some_of[@]}"; do

@@ -1,6 +1,5 @@
 //! Whether packets cross a tunnel that has all it needs, in words.
 
-use super::super::have::Route;
 use super::super::objects::Tunnel;
 use super::super::outcome::Hindrance;
 use super::super::reach::{Reach, steady};
@@ -54,7 +53,9 @@ pub(super) fn reachable(
         }
         Reach::Unheard => {
             let message = "nobody on the gateway has said for a minute whether the peer answers".to_owned();
-            return not_so(Truth::Unknown, "Unheard", message);
+            let unheard = not_so(Truth::Unknown, "Unheard", message);
+            // What is plainly in the way is so whoever answers.
+            return hindered.map_or(unheard, |hindrance| Err(told(range, hindrance)));
         }
         Reach::NotAsked => say(
             Truth::Unknown,
@@ -94,28 +95,29 @@ pub(super) fn reachable(
             let whither =
                 if by.is_empty() { "nowhere".into() } else { format!("by {by} and not into the tunnel") };
             let message = match hindered {
-                Some(Hindrance::Led(route)) => led_elsewhere(range, route),
+                Some(hindrance @ Hindrance::Led(_)) => told(range, hindrance).2,
                 _ => format!("the gateway sends packets to {range} {whither}: `ip rule` there shows why"),
             };
             return not_so(Truth::False, ROUTED_ELSEWHERE, message);
         }
     }
-    match hindered {
-        None => Ok(()),
-        Some(Hindrance::Led(route)) => Err((Truth::False, ROUTED_ELSEWHERE, led_elsewhere(range, route))),
-        Some(Hindrance::Stopped { from, to, by }) => Err((
-            Truth::False,
-            "ForwardDropped",
-            format!(
-                "the peer answers, but this gateway passes no packet on from {from} to {to}: `{by}` drops them all"
-            ),
-        )),
-    }
+    hindered.map_or(Ok(()), |hindrance| Err(told(range, hindrance)))
 }
 
-fn led_elsewhere(range: Ipv4Cidr, route: &Route) -> String {
-    format!(
-        "the gateway has a route that is not ours to a part of {range} ({route}), and packets there do not go into the tunnel; \
-         remove it"
-    )
+/// What keeps packets out, as a condition says it.
+fn told(range: Ipv4Cidr, hindrance: &Hindrance) -> (Truth, &'static str, String) {
+    let (reason, message) = match hindrance {
+        Hindrance::Led(route) => (
+            ROUTED_ELSEWHERE,
+            format!(
+                "the gateway has a route that is not ours to a part of {range} ({route}), and packets there do not go into the \
+                 tunnel; remove it, or the net that it belongs to and {range} must not share addresses"
+            ),
+        ),
+        Hindrance::Stopped { from, to, by } => (
+            "ForwardDropped",
+            format!("this gateway passes no packet on from {from} to {to}: `{by}` drops them all"),
+        ),
+    };
+    (Truth::False, reason, message)
 }

@@ -4,7 +4,7 @@ use causeway_core::leases::traffic::{Chain, Have, Iptables, Rule, Rules, Traffic
 use causeway_core::{Cidr, Family};
 
 use crate::sections::{Section, Sections, cut};
-use crate::words::words;
+use causeway_core::words::words;
 
 /// What is there, and what could not be seen of it. A kernel need not know IPv6 if the network does not have it.
 pub(super) fn have(sections: &Sections, want: &Traffic) -> (Have, Vec<String>) {

@@ -9,7 +9,7 @@ use causeway_core::vpc::{Filter, MARK, Nat, NatRule, Variant};
 use super::unreadable;
 use crate::Trouble;
 use crate::sections::{Sections, failed};
-use crate::words::words;
+use causeway_core::words::words;
 
 /// What one variant's `iptables-save` says.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! Rules as iptables prints them, word by word.
 
 /// Splits at spaces, honouring the quotes and backslashes that iptables prints; none if a quote is left open.
-pub(crate) fn words(spec: &str) -> Option<Vec<String>> {
+pub fn words(spec: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quoted = false;
