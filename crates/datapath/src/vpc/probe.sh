@@ -15,7 +15,7 @@
 some=40
 far_share=12
 declare -A to gre streak was far_was rx tx
-# Waits for a number, the newest of which counts, and for which links have changed with it; or ends with the input.
+# Waits for a number, the newest of which counts, and for which links have changed with it (`+` many); or ends with the input.
 listen() {
   local line=
   read -r -t "$1" line
@@ -212,7 +212,7 @@ ask() {
 # just changed its mind, is asked every second; many tunnels take longer than few. Those that a round has still to ask wait
 # in a queue, and what is new goes before them; what is said to have changed is asked at once.
 probe() {
-  local number=$1 pace=$2 last=-1000 next=0 period now i link quota=0 asked heard= named=
+  local number=$1 pace=$2 last=-1000 next=0 period now i link quota=0 asked heard= named= changed
   local -a order queue=() late fresh some_of
   local has_ping= has_use=
   # A command that has begun is waited for: none is left behind.
@@ -288,12 +288,16 @@ probe() {
     fi
     if [[ $heard ]]; then
       number=$heard
-      some_of=($named)
+      changed=$named
       heard= named=
       if [[ ${#order[@]} -le $some ]]; then
         # Few are all asked anew: any of them may be what has changed.
         last=-1000
-      elif [[ ${#some_of[@]} -gt 0 ]]; then
+      elif [[ $changed == *+* ]]; then
+        # So are many: what was seen before it was announced has been asked too soon.
+        queue=() last=-1000
+      elif [[ $changed ]]; then
+        some_of=($changed)
         look_at "${some_of[@]}"
         for i in "${!some_of[@]}"; do
           [[ ${to[${some_of[i]}]-} ]] || unset "some_of[i]"
