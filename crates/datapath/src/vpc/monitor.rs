@@ -46,13 +46,12 @@ impl Monitor {
     }
 
     /// What announces a change of some links: answers come under its number from then on, and those of these links at once,
-    /// unless they are many: then there is a round to be asked.
+    /// unless they are many: then a round begins anew.
     pub fn announce<'a>(change: u64, links: impl IntoIterator<Item = &'a str>) -> String {
         let links: Vec<&str> = links.into_iter().collect();
-        let named = if links.len() > NAMED {
-            String::new()
-        } else {
-            links.iter().map(|link| format!(" {link}")).collect()
+        let named: String = match links.len() {
+            0..=NAMED => links.iter().map(|link| format!(" {link}")).collect(),
+            _ => " +".into(),
         };
         format!("p{change}{named}\n")
     }
