@@ -198,7 +198,7 @@ pub(super) fn forward(end: &End) -> Option<Finding> {
     }
     Some(match &held.hindrance {
         Some(Hindrance::Led(route)) => {
-            let found = format!("a route to a part of it that is not Causeway's: {route}");
+            let found = format!("a route to a part of that which is not Causeway's: {route}");
             finding.broken(found, "remove that route in the gateway")
         }
         Some(Hindrance::Stopped { from, to, by }) => {

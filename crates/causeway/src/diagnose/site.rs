@@ -131,7 +131,7 @@ fn holds(want: &Want, key: &ObjectKey, have: Have) -> Held {
     let ours = plan.steps.iter().filter(|step| step.owner.as_ref().is_none_or(|owner| owner == key));
     Held {
         steps: ours.map(|step| step.action.clone()).collect(),
-        problem: plan.problems.get(key).cloned(),
+        problem: plan.problems.get(key).or(plan.fallen.get(key)).cloned(),
         hindrance: Hindrance::find(want, &have).remove(key),
         have,
     }

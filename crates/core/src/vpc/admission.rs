@@ -308,7 +308,7 @@ impl Grounds<'_> {
         }
         let (remote, remote_range) = self.records.find(peer)?;
         let is_other = |it: Established| (it.peer, it.range) != (Some(remote), Some(remote_range));
-        if !self.own.believes(&peer.cluster)
+        if !self.own.takes_changes(&peer.cluster)
             && !self.records.is_given(peer)
             && tunnel.established(self.gateway).is_some_and(is_other)
         {

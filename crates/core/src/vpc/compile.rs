@@ -59,6 +59,10 @@ pub fn gateway(state: &State, name: &GatewayName) -> Option<GatewayTask> {
                 if let Some(established) = object.and_then(|object| object.established(name)) {
                     want.established.insert(key.clone(), established);
                 }
+                let last_known = object.and_then(|object| object.last_known(name, tunnel.local));
+                if let Some(fallback) = last_known.filter(|it| it != tunnel) {
+                    want.fallbacks.insert(key.clone(), fallback);
+                }
                 want.tunnels.insert(link.clone(), tunnel.clone());
             }
             Err(trouble) if trouble.freezes() => drop(want.frozen.insert(key.clone())),
@@ -122,16 +126,18 @@ pub(super) fn verdict<'a>(state: &'a State, tunnel: &'a Tunnel) -> Verdict<'a> {
         Err(trouble) if trouble.is_blindness() => Verdict::Unseen(trouble),
         Err(trouble) => Verdict::Down(trouble.clone()),
         Ok(visit) => match visit.tunnels.get(&tunnel.key) {
-            Some((built, problem)) if built == want => match problem {
+            Some((built, problem)) if visit.is_about(&tunnel.key, want) => match problem {
                 Some(trouble) => Verdict::Down(trouble.clone()),
                 None => Verdict::Up {
-                    want,
+                    want: built,
                     gateway,
                     located,
                     arp_off: visit.arp_off,
                     hindered: visit.hindered.get(&tunnel.key),
                     reach: state.reaches.of(gateway, &tunnel.key),
-                    doubt: admission.and_then(|admission| admission.doubt(&tunnel.key)),
+                    doubt: admission
+                        .and_then(|admission| admission.doubt(&tunnel.key))
+                        .or(visit.fallen.get(&tunnel.key).map(|(_, trouble)| trouble)),
                     unclamped: visit.unclamped.get(&tunnel.key).map(String::as_str),
                 },
             },

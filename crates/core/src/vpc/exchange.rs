@@ -282,7 +282,8 @@ pub fn import(state: &State, key: &ObjectKey) -> RecordTask {
     // Nor is anything taken or let go under an id that is perhaps not its publisher's; before that is known, a controller
     // that starts would bring what was refused before.
     let mut members = [copy, have].into_iter().flatten().filter_map(|record| record.origin.as_ref());
-    if members.any(|member| !state.own.believes(member)) {
+    if members.any(|member| !state.own.believes(member) || have.is_some() && !state.own.takes_changes(member))
+    {
         return RecordTask::Nothing;
     }
     let mended = |record: &Record| {

@@ -12,7 +12,9 @@
 //!
 //! An id of another that two claim is nobody's to everybody else: neither of them corrects what is published under it, so
 //! nothing new of that is believed until one of the claims is gone. A cluster without any claim, as other operators' are,
-//! is contested by nobody.
+//! is contested by nobody. Who has just begun to watch cannot know whether a claim that looks old is renewed all the
+//! while by a clock that is wrong, and the id's owner may: until that was watched for long enough, what is known of that
+//! id is not exchanged for something else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,13 +62,17 @@ pub struct Known {
     renewed: i64,
     /// Since when it has been renewed, by our clock.
     since: i64,
+    /// When it was first read.
+    first: i64,
     lapsed: bool,
+    /// Whether it counts as lapsed by its own clock alone, and may be renewed yet.
+    unwatched: bool,
 }
 
 /// What is decided from a claim; a renewal is no news.
 impl PartialEq for Known {
     fn eq(&self, other: &Self) -> bool {
-        (&self.member, self.lapsed) == (&other.member, other.lapsed)
+        (&self.member, self.lapsed, self.unwatched) == (&other.member, other.lapsed, other.unwatched)
     }
 }
 
@@ -81,7 +87,10 @@ impl Known {
         };
         // A moment that is yet to come, by another clock than ours or because ours was put back, counts as now.
         let since = since.min(read);
-        Self { lapsed: read.saturating_sub(since) > lasts.min(LONGEST), member, renewed, since }
+        let first = before.map_or(read, |before| before.first).min(read);
+        let lapsed = read.saturating_sub(since) > lasts.min(LONGEST);
+        let unwatched = lapsed && read.saturating_sub(first) <= LONGEST;
+        Self { lapsed, unwatched, member, renewed, since, first }
     }
 }
 
@@ -137,6 +146,20 @@ impl Members {
             }
         }
         contested
+    }
+
+    /// The ids of others with a claim beside another's that may be renewed or not.
+    pub(super) fn unsettled(&self, us: Option<&Member>) -> BTreeSet<ClusterId> {
+        let Self::Listed(members) = self else { return BTreeSet::new() };
+        let is_others = |known: &&Known| us.is_none_or(|us| known.member.cluster != us.cluster);
+        let may_be_alive =
+            members.values().filter(|known| !known.lapsed || known.unwatched).filter(is_others);
+        let mut claimants: BTreeMap<&ClusterId, BTreeSet<&str>> = BTreeMap::new();
+        for Known { member, .. } in may_be_alive {
+            claimants.entry(&member.cluster).or_default().insert(&member.uid);
+        }
+        let several = claimants.into_iter().filter(|(_, claimants)| claimants.len() > 1);
+        several.map(|(id, _)| id.clone()).collect()
     }
 
     /// The ids that we went by before, and that nobody else goes by now.

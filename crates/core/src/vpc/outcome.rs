@@ -41,10 +41,20 @@ pub struct Visit {
     pub clamps_each: bool,
     /// What stood for all tunnels.
     pub shared: Shared,
+    /// Tunnels that are built as they were, because what they were wanted to be is another's: that, and why not.
+    pub fallen: BTreeMap<ObjectKey, (TunnelWant, Trouble)>,
     /// What keeps packets out of tunnels that have all they need, where anything is seen to.
     pub hindered: BTreeMap<ObjectKey, Hindrance>,
     /// The MTU of each tunnel's link that is there.
     pub mtus: BTreeMap<ObjectKey, u32>,
+}
+
+impl Visit {
+    /// Whether it says how a tunnel stands that was wanted like this.
+    pub(super) fn is_about(&self, key: &ObjectKey, want: &TunnelWant) -> bool {
+        let wanted = self.fallen.get(key).map(|(wanted, _)| wanted);
+        wanted.or_else(|| self.tunnels.get(key).map(|(built, _)| built)) == Some(want)
+    }
 }
 
 /// Something that is not ours and keeps packets out of a tunnel: it is told and not touched.
@@ -59,7 +69,7 @@ pub enum Hindrance {
         /// The rule or policy.
         by: String,
     },
-    /// Those to a part of the peer's range go elsewhere.
+    /// Those to a part of the peer's range, or of our own, go elsewhere.
     Led(Route),
 }
 
@@ -83,6 +93,7 @@ impl Hindrance {
             let link = link.as_str();
             let range = tunnel.remote_range;
             let hindrance = led(link, range)
+                .or_else(|| led(LAN_LINK, want.inbound?.range))
                 .map(Self::Led)
                 .or_else(|| stopped(LAN_LINK, link, None, Some(range)))
                 .or_else(|| stopped(link, LAN_LINK, Some(range), None))?;
@@ -191,6 +202,12 @@ impl<'a> Undone<'a> {
 pub fn judge(want: &Want, planned: &Plan, failures: &BTreeMap<usize, Trouble>, now: &Have) -> Visit {
     let refused = Refused { shared_clamp: planned.clamps_each, ..Refused::default() };
     let again = plan_after(&refused, want, now);
+    let fallen = again.fallen.iter().filter_map(|(owner, problem)| {
+        let wanted = want.tunnels.values().find(|tunnel| tunnel.owner == *owner)?;
+        Some((owner.clone(), (wanted.clone(), Trouble::InTheWay(problem.clone()))))
+    });
+    let fallen = fallen.collect();
+    let want = &want.fallen_back(&again.fallen);
     let unbuilt = Undone::new(&again, planned, failures, |action| !action.is_clamp());
     let unclamped = Undone::new(&again, planned, failures, Action::is_clamp);
     let verdict = |tunnel: &TunnelWant| {
@@ -214,6 +231,7 @@ pub fn judge(want: &Want, planned: &Plan, failures: &BTreeMap<usize, Trouble>, n
         clamps_each: planned.clamps_each,
         shared: Shared::of(now),
         hindered: Hindrance::find(want, now),
+        fallen,
     }
 }
 
@@ -324,6 +342,7 @@ pub struct Finding<'a> {
     held: bool,
     arp_off: bool,
     hindered: Option<&'a Hindrance>,
+    fallen: Option<&'a (TunnelWant, Trouble)>,
     unclamped: Option<&'a String>,
     mtu: Option<u32>,
 }
@@ -338,6 +357,7 @@ impl Outcome {
             held: visit.is_ok_and(|visit| visit.holding.includes(key)),
             arp_off: visit.is_ok_and(|visit| visit.arp_off),
             hindered: visit.ok().and_then(|visit| visit.hindered.get(key)),
+            fallen: visit.ok().and_then(|visit| visit.fallen.get(key)),
             unclamped: visit.ok().and_then(|visit| visit.unclamped.get(key)),
             mtu: visit.ok().and_then(|visit| visit.mtus.get(key)).copied(),
         }

@@ -41,6 +41,8 @@ pub(super) struct Own {
     former: BTreeSet<ClusterId>,
     /// The ids of others that two claim.
     contested: BTreeMap<ClusterId, Contest>,
+    /// The ids of others that two may claim.
+    unsettled: BTreeSet<ClusterId>,
     /// The longest run of egress addresses.
     run: Option<EgressRange>,
 }
@@ -58,6 +60,7 @@ impl Own {
         self.standing = self.members.standing(us.as_ref());
         self.former = self.members.former(us.as_ref());
         self.contested = self.members.contested(us.as_ref());
+        self.unsettled = self.members.unsettled(us.as_ref());
         self.run = EgressRange::longest_run(self.egress());
     }
 
@@ -111,6 +114,16 @@ impl Own {
     /// Whether what is published under an id may be believed: it is known who claims it, and not two do.
     pub(super) fn believes(&self, id: &ClusterId) -> bool {
         self.members.are_known() && !self.contested.contains_key(id)
+    }
+
+    /// The ids of others that two may claim, as far as could be watched.
+    pub(super) fn unsettled(&self) -> &BTreeSet<ClusterId> {
+        &self.unsettled
+    }
+
+    /// Whether what is known of an id may be exchanged for what is published under it now.
+    pub(super) fn takes_changes(&self, id: &ClusterId) -> bool {
+        self.believes(id) && !self.unsettled.contains(id)
     }
 
     /// Our range, if it is known and our id is ours.

@@ -61,6 +61,8 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// By tunnel.
     pub problems: BTreeMap<ObjectKey, Problem>,
+    /// Those that are planned as they were ([`Want::fallbacks`]), by what is in the way of what they are wanted to be.
+    pub fallen: BTreeMap<ObjectKey, Problem>,
     /// Whether each tunnel gets a segment size rule of its own.
     pub clamps_each: bool,
 }
@@ -86,7 +88,10 @@ pub fn plan(want: &Want, have: &Have) -> Plan {
 
 /// The difference, for a gateway that refused something before.
 pub fn plan_after(refused: &Refused, want: &Want, have: &Have) -> Plan {
+    let fallen = fallen(want, have);
+    let want = &want.fallen_back(&fallen);
     let mut planner = Planner::new(refused, want, have);
+    planner.plan.fallen = fallen;
     planner.free_places();
     planner.open_the_way_in();
     for (name, tunnel) in std::mem::take(&mut planner.link_only) {
@@ -128,19 +133,7 @@ struct Planner<'a> {
 impl<'a> Planner<'a> {
     fn new(refused: &'a Refused, want: &'a Want, have: &'a Have) -> Self {
         let mut index = Index::new(want, have);
-        let mut problems = territory::contested(want, have);
-        index.freeze_established(want, problems.keys());
-        loop {
-            let known = problems.len();
-            for (owner, problem) in found_problems(want, &index) {
-                problems.entry(owner).or_insert(problem);
-            }
-            if problems.len() == known {
-                break;
-            }
-            // What stands of them works as long as what is in the way lets it; and so it may be in the way of others.
-            index.freeze_established(want, problems.keys());
-        }
+        let problems = all_problems(want, have, &mut index);
         let buildable: Tunnels<'_> =
             want.tunnels.iter().filter(|(_, tunnel)| !problems.contains_key(&tunnel.owner)).collect();
         let freed = places_to_free(&buildable, &index);
@@ -332,6 +325,38 @@ impl<'a> Planner<'a> {
             self.push(owner.as_ref(), Action::LinkDel { link: link.into() });
         }
     }
+}
+
+/// The tunnels that cannot be had, and why; what was up of them stays as it is.
+fn all_problems(want: &Want, have: &Have, index: &mut Index<'_>) -> BTreeMap<ObjectKey, Problem> {
+    let mut problems = territory::contested(want, have);
+    index.freeze_established(want, problems.keys());
+    loop {
+        let known = problems.len();
+        for (owner, problem) in found_problems(want, index) {
+            problems.entry(owner).or_insert(problem);
+        }
+        if problems.len() == known {
+            return problems;
+        }
+        // What stands of them works as long as what is in the way lets it; and so it may be in the way of others.
+        index.freeze_established(want, problems.keys());
+    }
+}
+
+/// The tunnels that can be had as they were, and not as they are wanted.
+fn fallen(want: &Want, have: &Have) -> BTreeMap<ObjectKey, Problem> {
+    if want.fallbacks.is_empty() {
+        return BTreeMap::new();
+    }
+    let mut fallen = all_problems(want, have, &mut Index::new(want, have));
+    fallen.retain(|owner, _| want.fallbacks.contains_key(owner));
+    if !fallen.is_empty() {
+        let back = want.fallen_back(&fallen);
+        let still = all_problems(&back, have, &mut Index::new(&back, have));
+        fallen.retain(|owner, _| !still.contains_key(owner));
+    }
+    fallen
 }
 
 /// The tunnels whose place is taken by something foreign.

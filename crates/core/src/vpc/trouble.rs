@@ -66,7 +66,7 @@ pub enum Trouble {
     },
     /// It is not known who goes by the peer's id.
     #[error(
-        "the record of {peer} is another than the tunnel was built with, and who claims the id {} at the broker is not known yet: it counts when the broker has answered",
+        "the record of {peer} is another than the tunnel was built with, and whether only one cluster claims the id {} at the broker is not known yet; it counts when that is, within minutes of the broker's answer",
         peer.cluster
     )]
     ClaimsUnknown {

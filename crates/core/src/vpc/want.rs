@@ -1,5 +1,6 @@
 //! What a gateway should hold: one value per tunnel, and what its tunnels share.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -127,9 +128,25 @@ pub struct Want {
     /// What objects of these tunnels say they were built with here: what is claimed by it is in use, also on a gateway that has
     /// lost everything.
     pub established: BTreeMap<ObjectKey, Established>,
+    /// What tunnels are built as where what they are wanted to be is another's: as they were, where that is something else.
+    pub fallbacks: BTreeMap<ObjectKey, TunnelWant>,
 }
 
 impl Want {
+    /// The same with some tunnels as they were.
+    pub(super) fn fallen_back<T>(&self, fallen: &BTreeMap<ObjectKey, T>) -> Cow<'_, Self> {
+        if fallen.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let mut want = self.clone();
+        for tunnel in want.tunnels.values_mut().filter(|tunnel| fallen.contains_key(&tunnel.owner)) {
+            if let Some(fallback) = self.fallbacks.get(&tunnel.owner) {
+                *tunnel = fallback.clone();
+            }
+        }
+        Cow::Owned(want)
+    }
+
     /// The links of the tunnels that some steps are for.
     pub fn links_of(&self, steps: &[Step]) -> Vec<&LinkName> {
         let owners: BTreeSet<&ObjectKey> = steps.iter().filter_map(|step| step.owner.as_ref()).collect();

@@ -1,7 +1,7 @@
 //! What is believed of a cluster whose id another claims too.
 
 use causeway_core::vpc::exchange::{self, RecordTask};
-use causeway_core::vpc::member::membership;
+use causeway_core::vpc::member::{Member, Renewal, membership};
 use causeway_core::vpc::moves::peer_moved;
 use causeway_core::vpc::status::LAST_KNOWN;
 use causeway_core::vpc::{Change, Event, Scope, TunnelKind};
@@ -132,6 +132,51 @@ fn nothing_is_brought_nor_let_go_under_an_id_that_two_claim_or_before_that_is_kn
         matches!(import(&starting, RECORD), RecordTask::Update { .. }),
         "nobody can claim anything there"
     );
+}
+
+#[test]
+fn a_claim_that_looks_old_to_who_has_just_begun_to_watch_may_be_renewed_all_the_while() {
+    let read = |at: i64| {
+        let claim = |cluster: &str, uid: &str, renewed: i64| {
+            let member = Member { cluster: cluster.parse().expect("an id"), uid: uid.into() };
+            (member.name(), Renewal { member, renewed, lasts: 360, read: at })
+        };
+        let claims = [
+            claim("cluster1", "ours", at),
+            claim("cluster2", "theirs", at),
+            claim("cluster2", "a-thief", -7200),
+        ];
+        Event::Members(Change::Reset(claims.into()))
+    };
+    let mut world = joined();
+    let before = world.want("gw1").tunnels;
+    world.state.apply(Event::Joining("submariner-k8s-broker".into()));
+    world.empty_broker();
+    world.copy("cluster2/gw1", "172.50.16.66");
+    world.record("cluster2/gw1", "172.50.16.66", "242.66.0.0/16");
+    let import = |world: &World| exchange::import(&world.state, &key(RECORD));
+    for at in [0, 200, 360] {
+        world.state.apply(read(at));
+        assert_eq!(world.want("gw1").tunnels, before, "after {at} s");
+        assert_eq!(import(&world), RecordTask::Nothing, "after {at} s");
+        world.new_pod("gw1");
+        world.visit("gw1");
+        let status = world.status("ns1/demo").expect("a status");
+        assert_eq!(status.conditions.get(LAST_KNOWN).expect("it is said").reason, "ClaimsUnknown");
+    }
+    // It was not renewed for as long as any claim lasts.
+    let touched = world.state.apply(read(361));
+    assert!(touched.contains(&Scope::Gateway("gw1".parse().expect("a name"))), "{touched:?}");
+    assert_ne!(world.want("gw1").tunnels, before);
+
+    // A first record is no other one, and nobody waits for it.
+    let mut new = World::new();
+    new.state.apply(Event::Joining("submariner-k8s-broker".into()));
+    new.empty_broker();
+    new.forget_record(RECORD);
+    new.copy("cluster2/gw1", "172.50.16.21");
+    new.state.apply(read(0));
+    assert!(matches!(import(&new), RecordTask::Create(_)), "{:?}", import(&new));
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Ready means packets: what is said of a tunnel that has all it needs, by what its peer answers, and while something
 //! cannot be known.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::world::{World, key};
 use causeway_core::condition::{Condition, Truth};
+use causeway_core::names::HostAddr;
 use causeway_core::vpc::objects::Ends;
 use causeway_core::vpc::status::{LAST_KNOWN, PROGRAMMED, REACHABLE, READY};
-use causeway_core::vpc::{Change, Event, Filter, Near, Route, Scope, Trouble};
+use causeway_core::vpc::{Change, Event, Filter, Have, Link, Near, Route, Scope, Trouble};
 
 const YES: Near = Near::Answered(Some(800));
 
@@ -156,6 +159,8 @@ fn a_route_of_somebody_to_a_part_of_the_range_takes_nothing_away_and_is_told() {
         (foreign("242.1.7.0/24", None), true),
         (foreign("242.1.7.9/32", Some("net1")), true),
         (foreign("242.2.7.0/24", None), false),
+        (foreign("242.0.7.0/24", None), true),
+        (foreign("242.0.7.0/24", Some("eth0")), false),
         (foreign("242.0.0.0/8", None), false),
         (foreign("242.1.7.0/24", Some("demo")), false),
     ] {
@@ -206,6 +211,64 @@ fn what_cannot_be_known_is_what_was_last_known_and_that_is_said() {
     world.record("cluster2/gw1", "172.50.16.21", "242.1.0.0/16");
     world.visit("gw1");
     assert!(world.status("ns1/demo").expect("a status").conditions.get(LAST_KNOWN).is_none());
+}
+
+#[test]
+fn a_peer_that_claims_what_is_anothers_is_what_was_last_known_also_on_a_gateway_that_lost_everything() {
+    let claims = [
+        ("172.50.16.21", "127.0.0.0/8", "AddressConflict"),
+        ("172.50.16.21", "10.0.1.0/24", "RouteTaken"),
+        ("172.50.16.21", "172.50.16.0/24", "AddressConflict"),
+        ("10.0.1.10", "242.1.0.0/16", "AddressConflict"),
+        ("127.0.0.1", "242.1.0.0/16", "AddressConflict"),
+    ];
+    for (address, range, reason) in claims {
+        let mut world = up();
+        world.gateway_has("gw1", connected);
+        world.visit("gw1");
+        let before = links(&world);
+        world.change_record("kube-system/gw1-cluster2", |record| {
+            (record.external_ip, record.globalnet) = (address.into(), range.into());
+        });
+        world.visit("gw1");
+        assert_eq!(links(&world), before, "{address} {range}");
+        says(&world, READY, Truth::True, "Up");
+        says(&world, LAST_KNOWN, Truth::True, reason);
+        world.write("ns1/demo");
+        world.new_pod("gw1");
+        world.gateway_has("gw1", connected);
+        world.visit("gw1");
+        world.write("ns1/demo");
+        assert_eq!(links(&world), before, "{address} {range}: after it lost everything");
+        says(&world, LAST_KNOWN, Truth::True, reason);
+        says(&world, READY, Truth::True, "Up");
+
+        // What makes sense again counts again.
+        world.change_record("kube-system/gw1-cluster2", |record| {
+            (record.external_ip, record.globalnet) = ("172.50.16.22".into(), "242.7.0.0/16".into());
+        });
+        world.visit("gw1");
+        assert!(world.status("ns1/demo").expect("a status").conditions.get(LAST_KNOWN).is_none());
+        assert_ne!(links(&world), before);
+    }
+}
+
+/// What the gateway has of ours: its links, and where its routes lead.
+fn links(world: &World) -> (BTreeMap<String, Link>, BTreeSet<String>) {
+    let have = world.have("gw1");
+    let links = have.links.iter().filter(|(_, link)| link.is_ours());
+    let routes = have.routes.iter().filter(|route| route.is_ours()).map(ToString::to_string);
+    (links.map(|(name, link)| (name.clone(), link.clone())).collect(), routes.collect())
+}
+
+/// The gateway's own net and its VPC's.
+fn connected(have: &mut Have) {
+    for (address, dev) in [("10.0.1.254/24", "eth0"), ("172.50.16.11/24", "net1")] {
+        let address: HostAddr = address.parse().expect("an address");
+        have.links.entry(dev.into()).or_default().addresses = vec![address];
+        let (range, dev) = (address.network(), Some(dev.into()));
+        have.routes.push(Route { range, via: None, dev, protocol: 2, metric: 0 });
+    }
 }
 
 #[test]

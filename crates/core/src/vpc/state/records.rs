@@ -143,13 +143,14 @@ impl State {
     /// that was only renewed is no news, least of all our own.
     pub(super) fn apply_members(&mut self, members: Members) -> Touched {
         let stands = |own: &Own| (own.standing().clone(), own.former().clone(), own.members.are_known());
-        let (stood, contested) = (stands(&self.own), self.own.contested().clone());
+        let stood = stands(&self.own);
+        let (contested, unsettled) = (self.own.contested().clone(), self.own.unsettled().clone());
         let before = std::mem::replace(&mut self.own.members, members);
         self.own.work_out();
         match (before == self.own.members, stood == stands(&self.own)) {
             (true, _) => Touched::new(),
             (false, true) => {
-                let mut touched = self.around_contested(&contested);
+                let mut touched = self.around_contested(&contested, &unsettled);
                 touched.insert(Scope::Membership);
                 touched
             }
@@ -158,10 +159,16 @@ impl State {
     }
 
     /// What comes from clusters whose ids are contested now and were not before, or the other way, or by others.
-    fn around_contested(&mut self, before: &BTreeMap<ClusterId, Contest>) -> Touched {
+    fn around_contested(
+        &mut self,
+        before: &BTreeMap<ClusterId, Contest>,
+        unsettled: &BTreeSet<ClusterId>,
+    ) -> Touched {
         let now = self.own.contested();
         let ids = before.keys().chain(now.keys());
-        let turned: BTreeSet<ClusterId> = ids.filter(|id| before.get(*id) != now.get(*id)).cloned().collect();
+        let turned = ids.filter(|id| before.get(*id) != now.get(*id));
+        let settled = unsettled.symmetric_difference(self.own.unsettled());
+        let turned: BTreeSet<ClusterId> = turned.chain(settled).cloned().collect();
         if turned.is_empty() {
             return Touched::new();
         }

@@ -8,7 +8,6 @@ use super::{
     ANSWERED, PEER_ANSWERED, PROBING, REACHABLE, ROUTED_ELSEWHERE, SILENT_BEHIND, TunnelStatus, set,
 };
 use crate::condition::Truth;
-use crate::names::Ipv4Cidr;
 
 /// Whether the peer answers; if a tunnel that has all it needs is not ready, why.
 pub(super) fn reachable(
@@ -55,7 +54,7 @@ pub(super) fn reachable(
             let message = "nobody on the gateway has said for a minute whether the peer answers".to_owned();
             let unheard = not_so(Truth::Unknown, "Unheard", message);
             // What is plainly in the way is so whoever answers.
-            return hindered.map_or(unheard, |hindrance| Err(told(range, hindrance)));
+            return hindered.map_or(unheard, |hindrance| Err(told(hindrance)));
         }
         Reach::NotAsked => say(
             Truth::Unknown,
@@ -95,23 +94,23 @@ pub(super) fn reachable(
             let whither =
                 if by.is_empty() { "nowhere".into() } else { format!("by {by} and not into the tunnel") };
             let message = match hindered {
-                Some(hindrance @ Hindrance::Led(_)) => told(range, hindrance).2,
+                Some(hindrance @ Hindrance::Led(_)) => told(hindrance).2,
                 _ => format!("the gateway sends packets to {range} {whither}: `ip rule` there shows why"),
             };
             return not_so(Truth::False, ROUTED_ELSEWHERE, message);
         }
     }
-    hindered.map_or(Ok(()), |hindrance| Err(told(range, hindrance)))
+    hindered.map_or(Ok(()), |hindrance| Err(told(hindrance)))
 }
 
 /// What keeps packets out, as a condition says it.
-fn told(range: Ipv4Cidr, hindrance: &Hindrance) -> (Truth, &'static str, String) {
+fn told(hindrance: &Hindrance) -> (Truth, &'static str, String) {
     let (reason, message) = match hindrance {
         Hindrance::Led(route) => (
             ROUTED_ELSEWHERE,
             format!(
-                "the gateway has a route that is not ours to a part of {range} ({route}), and packets there do not go into the \
-                 tunnel; remove it, or the net that it belongs to and {range} must not share addresses"
+                "the gateway has a route that is not ours ({route}), and packets there do not go where the tunnel needs them to; \
+                 remove it, or let the net that it belongs to share no addresses with the clusters' ranges"
             ),
         ),
         Hindrance::Stopped { from, to, by } => (
