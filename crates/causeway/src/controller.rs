@@ -57,7 +57,8 @@ pub(crate) struct Args {
     /// Build only tunnels whose namespace is among spec.namespaces of their gateway's Vpc (none there: all are).
     #[arg(long)]
     restrict_namespaces: bool,
-    /// How many records of each other cluster are brought here from the broker: the first so many by name.
+    /// How many records of each other cluster are brought here from the broker, and how many of its tunnels' ends are
+    /// compared: the first so many by name.
     #[arg(long, value_name = "N", default_value_t = RECORDS_PER_MEMBER, value_parser = at_least_one)]
     records_per_member: usize,
     /// How the names of gateways' workloads begin, in place of natGwNamePrefix in kube-ovn's ConfigMap

@@ -6,7 +6,7 @@ mod support;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use support::tunnels::join;
+use support::tunnels::{join, vxlan, with_vni};
 use support::{Cluster, Sandbox};
 
 const FAR: &str = "242.1.1.20";
@@ -154,4 +154,38 @@ async fn the_snat_rule_comes_back_in_front_of_the_gateways_own_with_legacy_iptab
 #[tokio::test]
 async fn the_snat_rule_comes_back_in_front_of_the_gateways_own_with_nft_iptables() {
     our_rule_comes_back_in_front("nft").await;
+}
+
+#[tokio::test]
+async fn nothing_is_counted_of_a_tunnel_that_is_gone_and_one_of_its_name_begins_at_nothing() {
+    let sandbox = Sandbox::bare().await;
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    join(&one, &two, "vx0", "gw1", 1).await;
+    one.reaches(FAR).await;
+    let controller = one.controller().await;
+    one.in_gateway("gw1", "ip link set dev vx0 down").await.ok();
+    let (repairs, received) =
+        ("causeway_vpc_tunnel_repairs_total", "causeway_vpc_tunnel_received_bytes_total");
+    let counted = async |what: &str, of: fn(f64) -> bool| {
+        one.until(what, BY_TIMER, async || {
+            let series = controller.series("vx0").await;
+            match (series.get(repairs), series.get(received)) {
+                (Some(repairs), Some(bytes)) if of(*repairs) => Ok((series.len(), *bytes)),
+                _ => Err(format!("{series:?}")),
+            }
+        })
+        .await
+    };
+    let (all, before) = counted("a repair is counted", |repairs| repairs >= 1.0).await;
+    assert_eq!(all, 6, "up, reachable, round trip, received, sent, repairs");
+    one.delete("vx0").await;
+    one.until("no series is left of it", AT_ONCE, async || {
+        let left = controller.series("vx0").await;
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+    })
+    .await;
+    one.create(&with_vni(vxlan("vx0", "gw1", "cluster2/gw1", "10.100.1.1/24"), 1001)).await;
+    one.up("vx0").await;
+    let (_, bytes) = counted("the new one is counted from nothing", |repairs| repairs == 0.0).await;
+    assert!(bytes < before, "{bytes} of {before} bytes");
 }

@@ -66,11 +66,11 @@ async fn ends_that_differ_say_so_on_both_sides_until_they_are_put_right() {
     vid(&two, "pair0", 1234).await;
     assert_eq!(
         says(&one, "pair0", "False", "PeerMismatch").await,
-        "this end is VXLAN 1001, cluster2/gw1 says 1234"
+        "this end is VXLAN 1001, cluster2/gw1 says 1234 (TunnelEnd ns1.pair0.cluster2)"
     );
     assert_eq!(
         says(&two, "pair0", "False", "PeerMismatch").await,
-        "this end is VXLAN 1234, cluster1/gw1 says 1001"
+        "this end is VXLAN 1234, cluster1/gw1 says 1001 (TunnelEnd ns1.pair0.cluster1)"
     );
     for (cluster, peer) in [(&one, "cluster2/gw1 says 1234"), (&two, "cluster1/gw1 says 1001")] {
         assert!(cluster.reports("pair0", "PeerMismatch", peer).await.warning);
@@ -173,4 +173,53 @@ async fn a_peer_that_publishes_no_ends_is_not_complained_of_nor_a_broker_that_ha
     for cluster in [&one, &two] {
         says(cluster, "pair0", "True", "Agreed").await;
     }
+}
+
+/// An end in the name of cluster2, as anybody at the broker may write it.
+async fn forge(broker: &Cluster, name: &str, tunnel: &str, vni: u32) {
+    let end = json!({
+        "apiVersion": "kubeovn.ustc.io/v1", "kind": "TunnelEnd",
+        "metadata": {"name": name, "namespace": MEETING, "labels": {
+            "submariner-io/clusterID": "cluster2", "causeway/peer-cluster": "cluster1", "causeway/owner": "a-thief",
+        }},
+        "spec": {
+            "cluster": "cluster2", "gateway": "gw1", "peerCluster": "cluster1", "peerGateway": "gw1",
+            "tunnel": tunnel, "type": "vxlan", "vni": vni, "port": 4789, "interfaceAddr": "10.100.1.2/24",
+        },
+    });
+    broker.apply(&end.to_string()).await.ok();
+}
+
+#[tokio::test]
+async fn an_end_in_anothers_name_hides_no_mismatch_and_is_named() {
+    let sandbox = Sandbox::bare().await;
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    let broker = sandbox.broker().await;
+    join(&one, &two, "pair0", "gw1", 1).await;
+    says(&one, "pair0", "True", "Agreed").await;
+
+    // One that claims to be the same end, under another name than its owner would give it, counts for nothing.
+    forge(&broker, "aaa", "ns1/pair0", 55).await;
+    vid(&two, "pair0", 1234).await;
+    let words = says(&one, "pair0", "False", "PeerMismatch").await;
+    assert_eq!(words, "this end is VXLAN 1001, cluster2/gw1 says 1234 (TunnelEnd ns1.pair0.cluster2)");
+    // One that fits stands beside the one that does not, and both are named.
+    forge(&broker, "ns0.a.cluster2", "ns0/a", 1001).await;
+    let words = says(&one, "pair0", "Unknown", "SeveralEnds").await;
+    for named in ["ns0.a.cluster2 fits", "cluster2/gw1 says 1234 (TunnelEnd ns1.pair0.cluster2)"] {
+        assert!(words.contains(named), "{words}");
+    }
+    let said = one.causeway(&["status"]).await.out;
+    assert!(said.contains("SeveralEnds: ") && said.contains("ns0.a.cluster2"), "{said}");
+    // Nor does one that does not fit speak for one that does.
+    vid(&two, "pair0", 1001).await;
+    says(&one, "pair0", "True", "Agreed").await;
+    forge(&broker, "ns0.a.cluster2", "ns0/a", 55).await;
+    let words = says(&one, "pair0", "Unknown", "SeveralEnds").await;
+    assert!(
+        words.contains("ns1.pair0.cluster2 fits") && words.contains("(TunnelEnd ns0.a.cluster2)"),
+        "{words}"
+    );
+    broker.kubectl(&["delete", KIND, "-n", MEETING, "ns0.a.cluster2"]).await.ok();
+    says(&one, "pair0", "True", "Agreed").await;
 }

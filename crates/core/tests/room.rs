@@ -176,12 +176,13 @@ fn any_change<K: Ord + Clone + std::fmt::Debug + 'static, V: Clone + std::fmt::D
 /// An end at the broker: of our own tunnels, or of another cluster's that lead here.
 fn any_end(theirs: bool) -> impl Strategy<Value = (String, End)> {
     let tunnel = (any_tunnel_key(), any_gateway(), any_peer(), any_kind());
-    (tunnel, 1..3_u8, 0..2_u32, prop::bool::weighted(0.1)).prop_map(
-        move |((tunnel, gateway, peer, kind), host, mtu, deleting)| {
+    (tunnel, 1..3_u8, 0..2_u32, prop::bool::weighted(0.1), prop::bool::weighted(0.1)).prop_map(
+        move |((tunnel, gateway, peer, kind), host, mtu, deleting, misnamed)| {
             let own = Peer { cluster: name("c1"), gateway };
             let (on, to) = if theirs { (peer, own) } else { (own, peer) };
             let says = Says { kind, mtu: Some(1449 + mtu), address: name(&format!("10.100.0.{host}/24")) };
-            let called = format!("{}.{}.{}", tunnel.namespace(), tunnel.name(), on.cluster);
+            let name_at_home = if misnamed { "odd" } else { tunnel.name() };
+            let called = format!("{}.{name_at_home}.{}", tunnel.namespace(), on.cluster);
             let end = End {
                 name: called.clone(),
                 resource_version: host.to_string(),
@@ -273,8 +274,8 @@ fn any_happening() -> impl Strategy<Value = Happening> {
     });
     let node = select(vec![NodeHealth::Ready, NodeHealth::NotReady, NodeHealth::Lost])
         .prop_map(|h| ("n1".to_string(), h));
-    let globalnet =
-        select(vec!["242.0.0.0/16", "242.1.0.0/16"]).prop_map(|range| ("c1".to_string(), name(range)));
+    let globalnet = (select(vec!["c1", "c1", "a-c1", "c3"]), select(vec!["242.0.0.0/16", "242.1.0.0/16"]))
+        .prop_map(|(cluster, range)| (cluster.to_string(), name(range)));
     let eip = (any_gateway(), 0..2i64).prop_map(|(gateway, created)| {
         (format!("eip{created}"), Eip { gateway, address: Ipv4Addr::new(172, 50, 16, 101), created })
     });

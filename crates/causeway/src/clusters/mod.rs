@@ -52,7 +52,7 @@ impl OneCluster {
 /// Which clusters a command is about: the first one's tunnels, seen from others' ends too.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Clusters {
-    /// The kubeconfig; several, one after the other, for several clusters. Without it kubectl's rules hold: the files that the
+    /// The kubeconfig, or several (a,b or repeated) for several clusters. Without it kubectl's rules hold: the files that the
     /// variable KUBECONFIG lists, merged, else ~/.kube/config, else the pod's own account.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Vec<PathBuf>,
@@ -66,20 +66,58 @@ impl Clusters {
     #[cfg(feature = "diagnose")]
     /// Connects to all of them.
     pub(crate) async fn reach(&self) -> Result<Reached, Trouble> {
-        if self.kubeconfig.len() < 2 {
-            return reach(self.kubeconfig.first().map(PathBuf::as_path), &self.context, false).await;
-        }
-        if !self.context.is_empty() {
-            return Err(Trouble::new(
-                "with several --kubeconfig the current context of each is used: leave --context out",
-            ));
-        }
-        let mut reached = Reached::new();
-        for file in &self.kubeconfig {
-            reached.extend(reach(Some(file), &[], false).await?);
-        }
-        Ok(reached)
+        reach(&self.kubeconfig, &self.context, false).await
     }
+}
+
+/// Connects to the clusters of some contexts, or of all; without any to that of the current one. Of several kubeconfigs each
+/// has a current one.
+pub(crate) async fn reach(asked: &[PathBuf], contexts: &[String], all: bool) -> Result<Reached, Trouble> {
+    let files = listed_files(asked);
+    match files.as_slice() {
+        [] => reach_by(None, contexts, all).await,
+        [file] => reach_by(Some(file), contexts, all).await,
+        several => reach_several(several, contexts, all).await,
+    }
+}
+
+async fn reach_several(files: &[PathBuf], contexts: &[String], all: bool) -> Result<Reached, Trouble> {
+    if !contexts.is_empty() {
+        return Err(Trouble::new(
+            "with several --kubeconfig the current context of each is used: leave --context out",
+        ));
+    }
+    let mut reached = Vec::new();
+    for file in files {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let of_file = reach_by(Some(file), &[], all).await?;
+        reached.extend(of_file.into_iter().map(|(context, cluster)| (context, cluster, name.clone())));
+    }
+    // Files that were made alike call their clusters alike.
+    let names: Vec<Option<String>> = reached.iter().map(|(context, ..)| context.clone()).collect();
+    let is_one_of_many = |context: &str| names.iter().flatten().filter(|it| *it == context).count() > 1;
+    let told_apart = reached.into_iter().map(|(context, cluster, file)| {
+        let context = context.map(|it| if is_one_of_many(&it) { format!("{it} ({file})") } else { it });
+        (context, cluster)
+    });
+    Ok(told_apart.collect())
+}
+
+/// Files that were given one by one, or several in one text. A name may have a comma of its own.
+fn listed_files(asked: &[PathBuf]) -> Vec<PathBuf> {
+    let parts = |path: &PathBuf| match path.to_str() {
+        Some(text) if !path.exists() => {
+            text.split(',').filter(|it| !it.is_empty()).map(PathBuf::from).collect()
+        }
+        _ => vec![path.clone()],
+    };
+    let mut files: Vec<PathBuf> = Vec::new();
+    for file in asked.iter().flat_map(parts) {
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    files
 }
 
 /// A cluster and the way to it.
@@ -103,8 +141,7 @@ impl Cluster {
 /// The contexts that were asked for, and the way to each: one that cannot be reached does not hide the others.
 pub(crate) type Reached = Vec<(Option<String>, Result<Cluster, Trouble>)>;
 
-/// Connects to the clusters of some contexts, or of all; without any to that of the current one.
-pub(crate) async fn reach(file: Option<&Path>, asked: &[String], all: bool) -> Result<Reached, Trouble> {
+async fn reach_by(file: Option<&Path>, asked: &[String], all: bool) -> Result<Reached, Trouble> {
     let Some(files) = Kubeconfigs::read(file)? else {
         return Ok(vec![(None, Cluster::new(kubeconfig::of_this_pod(asked)?))]);
     };

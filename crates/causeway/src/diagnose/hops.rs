@@ -3,6 +3,7 @@
 use causeway_core::vpc::action::SourceNat;
 use causeway_core::vpc::objects::Ends;
 use causeway_core::vpc::outcome::Hindrance;
+use causeway_core::vpc::status::CLEANUP_BLOCKED;
 use causeway_core::vpc::{Action, LAN_LINK, LinkKind, Problem, TunnelKind, UNDERLAY_LINK};
 
 use super::facts::{End, Held, Leader, Unlooked, Wanted};
@@ -24,24 +25,9 @@ pub(super) fn object(end: &End) -> Option<Finding> {
     };
     let finding = Finding::ok(Hop::Object, &end.cluster, "a tunnel that can be built", what);
     if tunnel.deleting {
-        let blocked = tunnel.status.conditions.get("CleanupBlocked").filter(|it| it.is_true());
+        let blocked = tunnel.status.conditions.get(CLEANUP_BLOCKED).filter(|it| it.is_true());
         let why = blocked.map(|it| format!(": {}", it.message)).unwrap_or_default();
         return Some(finding.broken(format!("it is being deleted{why}"), "create it again once it is gone"));
-    }
-    // What only the broker shows: nothing else here can.
-    let taken =
-        tunnel.status.conditions.get("Ready").filter(|it| it.reason == "ClusterIdTaken" && !it.is_true());
-    if let Some(taken) = taken {
-        return Some(finding.broken(&taken.message, "give one of the two clusters another id"));
-    }
-    // What only the controller's flags decide.
-    let refused = tunnel
-        .status
-        .conditions
-        .get("Ready")
-        .filter(|it| it.reason == "NamespaceNotAllowed" && !it.is_true());
-    if let Some(refused) = refused {
-        return Some(finding.broken(&refused.message, "add the namespace to the Vpc, or move the tunnel"));
     }
     Some(trouble(end, &finding).unwrap_or(finding))
 }

@@ -1,5 +1,7 @@
 //! Why an end cannot be built, in the controller's words: which hop each reason is about, and what to do.
 
+use causeway_core::vpc::status::READY;
+
 use super::facts::End;
 use super::finding::{Finding, Hop};
 
@@ -33,15 +35,22 @@ fn about(reason: &str) -> (Hop, &'static str) {
         "LinkNameConflict" | "VniConflict" | "EndpointConflict" | "RemoteRangeConflict" => {
             (Hop::Object, "change or delete one of the two tunnels")
         }
+        "NamespaceNotAllowed" => (Hop::Object, "add the namespace to the Vpc, or move the tunnel"),
         "NotYetSupported" => (Hop::Object, "use clusterId, gatewayName and natGwDp"),
         _ => (Hop::Object, "correct the object as the message says"),
     }
 }
 
-/// Why the end cannot be built, if that is about this hop.
+/// What only the controller knows, by the claims at the broker or by its flags: nothing else here can show it.
+const KNOWN_TO_IT_ALONE: [&str; 3] = ["ClusterIdTaken", "PeerIdContested", "NamespaceNotAllowed"];
+
+/// Why the end cannot be built, if that is about this hop: as the object says it, or as it is seen from here.
 pub(super) fn trouble(end: &End, finding: &Finding) -> Option<Finding> {
-    let trouble = end.trouble.as_ref()?;
-    let (hop, remedy) = about(&trouble.reason);
-    let found = format!("{}: {}", trouble.reason, trouble.message);
-    (hop == finding.hop).then(|| finding.clone().broken(found, remedy))
+    let ready = end.tunnel.status.conditions.get(READY).filter(|ready| !ready.is_true());
+    let said = ready.filter(|ready| KNOWN_TO_IT_ALONE.contains(&ready.reason.as_str()));
+    let said = said.map(|ready| (ready.reason.as_str(), ready.message.as_str()));
+    let seen = end.trouble.as_ref().map(|trouble| (trouble.reason.as_str(), trouble.message.as_str()));
+    let (reason, message) = said.or(seen)?;
+    let (hop, remedy) = about(reason);
+    (hop == finding.hop).then(|| finding.clone().broken(format!("{reason}: {message}"), remedy))
 }

@@ -1,6 +1,7 @@
 //! The packet's way from end to end: facts in, what is said of each hop out, up to the first that is broken.
 
 use causeway_core::Truth;
+use causeway_core::vpc::ends::{PEER_AGREES, SEVERAL_ENDS};
 use causeway_core::vpc::filter::Packets;
 use causeway_core::vpc::{TunnelKind, UNDERLAY_LINK};
 use causeway_datapath::vpc::{Answers, Echo};
@@ -92,14 +93,15 @@ fn peer(facts: &Facts) -> Option<Finding> {
 
 /// What the two ends told each other, where only one can be seen.
 fn by_conditions(near: &End, finding: Finding) -> Finding {
-    match near.tunnel.status.conditions.get("PeerAgrees") {
+    match near.tunnel.status.conditions.get(PEER_AGREES) {
         Some(said) if said.status == Truth::False => {
             finding.broken(&said.message, "make both ends agree: the message names what differs")
         }
         Some(said) if said.status == Truth::True => Finding { found: said.message.clone(), ..finding },
-        _ => {
+        other => {
             let remedy = "give the peer's kubeconfig or context too: --kubeconfig twice, or --context a,b";
-            finding.unseen("the other end was not looked at", remedy)
+            let said = other.filter(|it| it.reason == SEVERAL_ENDS).map(|it| it.message.as_str());
+            finding.unseen(said.unwrap_or("the other end was not looked at"), remedy)
         }
     }
 }

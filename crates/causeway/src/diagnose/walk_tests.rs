@@ -2,10 +2,12 @@
 
 use std::net::Ipv4Addr;
 
+use causeway_core::Truth;
+use causeway_core::vpc::ends::{PEER_AGREES, SEVERAL_ENDS};
 use causeway_core::vpc::have::{Have, Link};
 use causeway_core::vpc::objects::{Ends, Peer, Tunnel, TunnelSpec};
 use causeway_core::vpc::outcome::Hindrance;
-use causeway_core::vpc::status::TunnelStatus;
+use causeway_core::vpc::status::{READY, TunnelStatus};
 use causeway_core::vpc::{
     Action, Filter, Inbound, LAN_LINK, Nat, Problem, Route, TunnelKind, TunnelWant, UNDERLAY_LINK, Variant,
     Want, model, plan,
@@ -164,6 +166,20 @@ fn objects_and_records_come_first() {
             *far(facts) = End { trouble: says(reason), want: None, held: None, answers: None, ..end(2) };
         });
     }
+    // What cannot be seen from here, the object says.
+    for (reason, hop) in [
+        ("ClusterIdTaken", Hop::Object),
+        ("NamespaceNotAllowed", Hop::Object),
+        ("PeerIdContested", Hop::Record),
+    ] {
+        broken_at(hop, "cluster1", "why", |facts| {
+            facts.near.tunnel.status.conditions.set(READY, false, reason, "why".into(), 1);
+        });
+        let (last, ..) = last(|facts| {
+            facts.near.tunnel.status.conditions.set(READY, true, reason, "why".into(), 1);
+        });
+        assert_eq!(last, Hop::Far, "{reason} of one that is up");
+    }
     broken_at(Hop::Object, "cluster1", "being deleted", |facts| facts.near.tunnel.deleting = true);
     broken_at(Hop::Record, "cluster1", "172.50.16.2 with", |facts| {
         far(facts).want.as_mut().expect("wanted").tunnel.local = Ipv4Addr::new(172, 50, 16, 9);
@@ -224,8 +240,21 @@ fn both_ends_must_mean_the_same() {
     broken_at(Hop::Peer, "cluster1", "VXLAN 101", |facts| {
         facts.far = Far::NotGiven;
         let said = "this end is VXLAN 101, cluster2/gw1 says 100".to_owned();
-        facts.near.tunnel.status.conditions.set("PeerAgrees", false, "PeerMismatch", said, 1);
+        facts.near.tunnel.status.conditions.set(PEER_AGREES, false, "PeerMismatch", said, 1);
     });
+    let mut several = Facts { far: Far::NotGiven, ..both() };
+    let conditions = &mut several.near.tunnel.status.conditions;
+    conditions.set(
+        PEER_AGREES,
+        Truth::Unknown,
+        SEVERAL_ENDS,
+        "a.b.cluster2 fits; c.d.cluster2 does not".into(),
+        1,
+    );
+    let findings = walk(&several);
+    let peer = findings.iter().find(|finding| finding.hop == Hop::Peer).expect("the hop");
+    assert_eq!(peer.verdict, Verdict::Unseen);
+    assert!(peer.found.contains("a.b.cluster2 fits"), "{peer:?}");
 }
 
 #[test]

@@ -32,10 +32,10 @@ use watch::{Site, Watches};
 /// Show every tunnel, rule, network and node of a cluster: all is well, or what is wrong.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The kubeconfig. Without it kubectl's rules hold: the files that the variable KUBECONFIG lists, merged, else
-    /// ~/.kube/config, else the pod's own account.
+    /// The kubeconfig, or several (a,b or repeated), of each of which the current context is meant. Without it kubectl's rules
+    /// hold: the files that the variable KUBECONFIG lists, merged, else ~/.kube/config, else the pod's own account.
     #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    kubeconfig: Vec<PathBuf>,
     /// Its context, or several (a,b or repeated), whose clusters are then named in a column; without it the current one.
     #[arg(long, value_name = "NAME,…")]
     context: Vec<String>,
@@ -80,7 +80,7 @@ fn namespace(text: &str) -> Result<String, String> {
 /// Exits with 1 when a tunnel is not up, a rule is not accepted or refused by a data plane, a network is not as declared, or
 /// something is wrong with a node, so that scripts can ask; with 2 when that is not known.
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let reached = match clusters::reach(args.kubeconfig.as_deref(), &args.context, args.all_contexts).await {
+    let reached = match clusters::reach(&args.kubeconfig, &args.context, args.all_contexts).await {
         Ok(reached) => reached,
         Err(trouble) => {
             writeln!(io::stderr(), "error: {trouble}")?;

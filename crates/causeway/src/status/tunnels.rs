@@ -3,9 +3,9 @@
 use causeway_api::condition;
 use causeway_api::vpc::LooseTunnel;
 use causeway_controller::found::Found;
-use causeway_core::Conditions;
-use causeway_core::vpc::ends::PEER_AGREES;
-use causeway_core::vpc::status::{CLEANUP_BLOCKED, READY, ROUTED, SEGMENT_SIZE, UNDERLAY};
+use causeway_core::vpc::ends::{PEER_AGREES, SEVERAL_ENDS};
+use causeway_core::vpc::status::{CLEANUP_BLOCKED, LAST_KNOWN, READY, ROUTED, SEGMENT_SIZE, UNDERLAY};
+use causeway_core::{Conditions, Truth};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -89,10 +89,16 @@ fn tunnel(object: &LooseTunnel) -> Tunnel {
 
 /// Conditions that say of a tunnel that is up why it may be of no use.
 fn warnings(conditions: &Conditions) -> Vec<Warning> {
-    let all =
-        [PEER_AGREES, ROUTED, UNDERLAY, SEGMENT_SIZE].into_iter().filter_map(|kind| conditions.get(kind));
-    let wrong = all.filter(|condition| condition.status == causeway_core::Truth::False);
-    wrong.map(|it| Warning { reason: it.reason.clone(), message: it.message.clone() }).collect()
+    let kinds = [PEER_AGREES, LAST_KNOWN, ROUTED, UNDERLAY, SEGMENT_SIZE];
+    let all = kinds.into_iter().filter_map(|kind| Some((kind, conditions.get(kind)?)));
+    let wrong = all.filter(|(kind, condition)| match *kind {
+        LAST_KNOWN => condition.is_true(),
+        _ => condition.status == Truth::False || condition.reason == SEVERAL_ENDS,
+    });
+    wrong
+        .map(|(_, condition)| condition)
+        .map(|it| Warning { reason: it.reason.clone(), message: it.message.clone() })
+        .collect()
 }
 
 impl Tunnel {

@@ -32,8 +32,8 @@ async fn publish(broker: &Cluster, record: &str, address: &str, range: &str) {
 }
 
 /// Where a tunnel's link leads.
-async fn remote(cluster: &Cluster, tunnel: &str) -> serde_json::Value {
-    cluster.link("gw1", tunnel).await.unwrap_or_default()["linkinfo"]["info_data"]["remote"].clone()
+async fn remote(cluster: &Cluster, gateway: &str, tunnel: &str) -> serde_json::Value {
+    cluster.link(gateway, tunnel).await.unwrap_or_default()["linkinfo"]["info_data"]["remote"].clone()
 }
 
 #[tokio::test]
@@ -62,18 +62,18 @@ async fn a_claim_to_anothers_id_and_its_record_edited_lead_no_packet_elsewhere()
     broker.apply(&other.to_string()).await.ok();
     says(&one, SYSTEM, "gw1-old", Some("172.50.16.99")).await;
     says(&one, SYSTEM, "gw1-cluster2", Some("172.50.16.21")).await;
-    one.create(&with_vni(vxlan("new0", "gw1", "cluster2/gw2", "10.100.8.1/24"), 8)).await;
+    one.create(&with_vni(vxlan("new0", "gw2", "cluster2/gw2", "10.100.8.1/24"), 8)).await;
     let refused = one.down("new0", "PeerIdContested").await;
     assert!(refused.contains("causeway.cluster2.a-thief"), "{refused}");
-    assert_eq!(remote(&one, "demo").await, "172.50.16.21");
-    assert_eq!(remote(&one, "new0").await, serde_json::Value::Null, "it is not begun");
+    assert_eq!(remote(&one, "gw1", "demo").await, "172.50.16.21");
+    assert_eq!(remote(&one, "gw2", "new0").await, serde_json::Value::Null, "it is not begun");
 
     // A controller that starts knows the record before the claims.
     sandbox.restart(&one, Signal::SIGKILL).await;
     one.create(&with_vni(vxlan("later0", "gw1", "old/gw1", "10.100.7.1/24"), 7)).await;
     one.built("later0").await;
     one.goes_on("demo", "PeerIdContested").await;
-    assert_eq!(remote(&one, "demo").await, "172.50.16.21");
+    assert_eq!(remote(&one, "gw1", "demo").await, "172.50.16.21");
     let counted = pings.end().await;
     assert_eq!((counted.sent > 50, counted.lost()), (true, 0), "{counted:?}");
 
@@ -83,7 +83,7 @@ async fn a_claim_to_anothers_id_and_its_record_edited_lead_no_packet_elsewhere()
     one.until("nothing is in doubt", PATIENCE, async || {
         let tunnel = one.tunnel("demo").await;
         let is_known =
-            condition(&tunnel, "LastKnown").is_none() && remote(&one, "demo").await == "172.50.16.21";
+            condition(&tunnel, "LastKnown").is_none() && remote(&one, "gw1", "demo").await == "172.50.16.21";
         if is_known { Ok(()) } else { Err(format!("{:?}", tunnel.status)) }
     })
     .await;
@@ -104,7 +104,7 @@ async fn when_an_id_is_settled_its_record_counts_as_it_then_is() {
     broker.kubectl(&["delete", "lease", "-n", MEETING, "causeway.cluster2.a-thief"]).await.ok();
     let moved = one.reports("demo", "PeerMoved", "gateway cluster2/gw1 changed its address").await;
     assert!(moved.note.ends_with("from 172.50.16.21 to 172.50.16.29"), "{moved:?}");
-    assert_eq!(remote(&one, "demo").await, "172.50.16.29");
+    assert_eq!(remote(&one, "gw1", "demo").await, "172.50.16.29");
     sandbox.release(&two).await;
     one.comes_to_reach(FAR).await;
 }

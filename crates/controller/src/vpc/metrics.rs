@@ -63,12 +63,21 @@ impl Metrics {
                 read: Reader(Box::new(move || count_left(&room))),
             }
         };
+        let ends_left = {
+            let room = Arc::downgrade(room);
+            OnDemand {
+                name: "ends_left_at_broker",
+                help: "Ends of tunnels that are not compared because their cluster publishes more than the limit",
+                read: Reader(Box::new(move || count_ends_left(&room))),
+            }
+        };
         room.house.metrics.of_room(Vpc::NAME, |registry| {
             registry.register("execs", "Commands run in gateways", self.execs.clone());
             registry.register("steps", "Steps planned for gateways", self.steps.clone());
             registry.register_collector(Box::new(tunnels));
             registry.register_collector(Box::new(OfTunnels(Arc::downgrade(room))));
             registry.register_collector(Box::new(left));
+            registry.register_collector(Box::new(ends_left));
         });
     }
 
@@ -90,6 +99,21 @@ impl Metrics {
     /// Something of a tunnel had gone missing and is back.
     pub(super) fn count_repair(&self, key: &ObjectKey) {
         *self.tunnels().repairs.entry(key.clone()).or_default() += 1;
+    }
+
+    /// A tunnel is gone: a later one of its name begins at nothing. Links are named after tunnels.
+    pub(super) fn forget_tunnel(&self, key: &ObjectKey) {
+        let mut tunnels = self.tunnels();
+        tunnels.repairs.remove(key);
+        tunnels.traffic.retain(|_, links| {
+            links.remove(key.name());
+            !links.is_empty()
+        });
+    }
+
+    /// A gateway is gone, and with it all links that it had.
+    pub(super) fn forget_gateway(&self, gateway: &GatewayName) {
+        self.tunnels().traffic.remove(gateway);
     }
 
     /// Forgets what was counted: another replica does from now on.
@@ -199,4 +223,9 @@ fn count_left(room: &Weak<Vpc>) -> Vec<Reading<0>> {
     let Some(room) = room.upgrade() else { return Vec::new() };
     let left: usize = room.desk.state().exceeding_members().map(|(_, left)| left).sum();
     vec![([], i64::try_from(left).unwrap_or(i64::MAX))]
+}
+
+fn count_ends_left(room: &Weak<Vpc>) -> Vec<Reading<0>> {
+    let Some(room) = room.upgrade() else { return Vec::new() };
+    vec![([], i64::try_from(room.desk.state().ends_left()).unwrap_or(i64::MAX))]
 }

@@ -5,6 +5,7 @@
 //! gateway records, [`membership`] our claim at the broker, [`ends`] what our tunnels' ends are declared to be.
 
 pub mod broker;
+mod changes;
 mod ends;
 pub mod exec;
 mod gateway;

@@ -26,6 +26,7 @@ use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Vpc;
+use super::changes::Changes;
 use super::exec::PodExec;
 
 /// Changes come in bursts: an observation follows the first of them by this much.
@@ -49,8 +50,7 @@ const UNHEARD: Duration = Duration::from_secs(40);
 #[derive(Default)]
 pub(super) struct Monitors {
     open: Mutex<BTreeMap<GatewayName, Monitor>>,
-    /// How often each gateway was changed. Answers of tunnels' peers carry the number that the gateway had heard of.
-    changes: Mutex<BTreeMap<GatewayName, u64>>,
+    changes: Mutex<Changes>,
 }
 
 struct Monitor {
@@ -104,20 +104,18 @@ impl Monitors {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn changes(&self) -> MutexGuard<'_, Changes> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The number of a gateway's last change.
     pub(super) fn change(&self, gateway: &GatewayName) -> u64 {
-        let changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-        changes.get(gateway).copied().unwrap_or(0)
+        self.changes().now(gateway)
     }
 
     /// A gateway was changed: what its tunnels' peers answer is asked for soon, and counts under a new number.
     pub(super) fn changed<'a>(&self, gateway: &GatewayName, links: impl IntoIterator<Item = &'a LinkName>) {
-        let number = {
-            let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
-            let number = changes.entry(gateway.clone()).or_default();
-            *number += 1;
-            *number
-        };
+        let number = self.changes().next(gateway);
         if let Some(monitor) = self.lock().get(gateway) {
             monitor.changed.send_modify(|said| said.add(number, links));
         }
@@ -155,6 +153,12 @@ impl Monitors {
             Some(monitor) => drop(self.lock().insert(gateway.clone(), monitor)),
             None => drop(self.lock().remove(gateway)),
         }
+    }
+
+    /// Ends that of a gateway that is gone.
+    fn forget(&self, gateway: &GatewayName) {
+        self.set(gateway, None);
+        self.changes().forget(gateway);
     }
 
     /// Ends all of them.
@@ -258,8 +262,9 @@ impl Vpc {
 
     /// Stops listening to a gateway that is gone.
     pub(super) fn forget(&self, gateway: &GatewayName) {
-        self.monitors.set(gateway, None);
+        self.monitors.forget(gateway);
         self.looks.forget(gateway);
+        self.metrics.forget_gateway(gateway);
     }
 }
 

@@ -23,11 +23,13 @@ use crate::write;
 
 impl Vpc {
     pub(super) async fn write_tunnel(&self, key: &ObjectKey, term: &Term) -> Next {
-        let (tunnel, task) = {
+        let known = {
             let state = self.desk.state();
-            let Some(task) = status::tunnel(&state, key) else { return Next::Done };
-            let Some(tunnel) = state.tunnel(key).cloned() else { return Next::Done };
-            (tunnel, task)
+            state.tunnel(key).cloned().zip(status::tunnel(&state, key))
+        };
+        let Some((tunnel, task)) = known else {
+            self.metrics.forget_tunnel(key);
+            return Next::Done;
         };
         let api: Api<LooseTunnel> = Api::namespaced(self.house.client.clone(), key.namespace());
         let version = &tunnel.resource_version;

@@ -2,12 +2,14 @@
 //!
 //! Each cluster publishes what it knows of its ends ([`super::published`]); here ours is compared with the peer's, so
 //! that a mistyped number is said in plain words on both sides, before anybody looks for lost packets. A peer that
-//! publishes no ends, as other operators do not, is not judged.
+//! publishes no ends, as other operators do not, is not judged. What one end says is compared with all that may be its
+//! peer's: anybody who can write at the broker can write one more, and must neither hide the true one nor speak for it unnamed.
 
 use std::fmt;
 
 use super::compile;
 use super::objects::{Ends, Peer, Tunnel};
+use super::pairing::{Mine, compare, pair};
 use super::state::State;
 use super::status::TunnelStatus;
 use super::want::TunnelKind;
@@ -16,7 +18,9 @@ use crate::names::{GatewayName, HostAddr, ObjectKey};
 
 /// The condition that says whether the peer's end is declared like ours.
 pub const PEER_AGREES: &str = "PeerAgrees";
-/// More tunnels than this between the same two gateways are not compared.
+/// The reason where more than one end of the peer's may be the other one of a tunnel, and not all of them fit.
+pub const SEVERAL_ENDS: &str = "SeveralEnds";
+/// Between two gateways with more ends than this none is compared.
 const COMPARED: usize = 100;
 
 /// What an end says of itself.
@@ -62,6 +66,10 @@ pub enum Agreement {
     Agreed,
     /// They do not, in these words.
     Mismatch(String),
+    /// Several may be the peer's end, and only some of them fit.
+    Several(String),
+    /// There are so many that none is compared.
+    TooMany(String),
 }
 
 /// What two ends do not agree on; nothing if they fit together.
@@ -105,32 +113,6 @@ impl fmt::Display for Called {
     }
 }
 
-/// Which of the peer's ends belongs to which of our tunnels between the same two gateways: those of one kind belong
-/// together, then those of one name, and what is left in the order of names. Both sides find the same.
-fn pair<'a>(ours: &[Mine<'a>], theirs: &[&'a End]) -> Vec<(&'a ObjectKey, &'a End)> {
-    let (mut ours, mut theirs) = (ours.to_vec(), theirs.to_vec());
-    ours.sort_unstable_by_key(|(key, _)| *key);
-    theirs.sort_unstable_by_key(|end| &end.tunnel);
-    let of_one_kind: Belongs = |(_, kind), end| *kind == end.says.kind;
-    let of_one_name: Belongs = |(key, _), end| **key == end.tunnel;
-    let mut pairs = Vec::new();
-    for belongs in [of_one_kind, of_one_name, |_, _| true] {
-        ours.retain(|mine| match theirs.iter().position(|end| belongs(mine, end)) {
-            Some(at) => {
-                pairs.push((mine.0, theirs.remove(at)));
-                false
-            }
-            None => true,
-        });
-    }
-    pairs
-}
-
-/// A tunnel of ours.
-type Mine<'a> = (&'a ObjectKey, TunnelKind);
-/// Whether an end of the peer's belongs to it.
-type Belongs = fn(&Mine<'_>, &End) -> bool;
-
 /// How a tunnel of ours compares with what its peer has published.
 pub(super) fn agreement(state: &State, tunnel: &Tunnel) -> Agreement {
     if !state.ends.is_listed() {
@@ -140,18 +122,22 @@ pub(super) fn agreement(state: &State, tunnel: &Tunnel) -> Agreement {
     if !state.ends.has_any_of(&peer.cluster) {
         return Agreement::NotJudged;
     }
-    let theirs: Vec<&End> = state.ends.between(gateway, peer).take(COMPARED).collect();
+    // Whoever publishes so many may have put them in front of the one that counts.
+    if let Some(limit) = state.ends.exceeded(&peer.cluster) {
+        return Agreement::TooMany(format!("cluster {} has published more than {limit} ends", peer.cluster));
+    }
+    let theirs: Vec<&End> = state.ends.between(gateway, peer).take(COMPARED + 1).collect();
     let siblings: Vec<Mine<'_>> = siblings(state, gateway, peer)
         .filter_map(|tunnel| Some((&tunnel.key, tunnel.spec.as_ref().ok()?.kind)))
-        .take(COMPARED)
+        .take(COMPARED + 1)
         .collect();
-    match pair(&siblings, &theirs).into_iter().find(|(key, _)| **key == tunnel.key) {
-        Some((_, end)) => match mismatch(&ours, peer, &end.says) {
-            Some(words) => Agreement::Mismatch(words),
-            None => Agreement::Agreed,
-        },
-        None => Agreement::NotSaid,
+    if theirs.len().max(siblings.len()) > COMPARED {
+        let (here, there) = (gateway, peer);
+        return Agreement::TooMany(format!("there are more than {COMPARED} ends between {here} and {there}"));
     }
+    let (pairs, left) = pair(&siblings, &theirs);
+    let mine = pairs.get(&tunnel.key).into_iter().flatten().chain(&left).copied();
+    compare(&ours, peer, mine)
 }
 
 /// Our tunnels between two gateways, but for those that are being deleted.
@@ -185,6 +171,16 @@ pub(super) fn set_condition(status: &mut TunnelStatus, state: &State, tunnel: &T
         Agreement::NotJudged => return status.conditions.remove(PEER_AGREES),
         Agreement::Agreed => (Truth::True, "Agreed", format!("{peer} has declared its end like this one")),
         Agreement::Mismatch(words) => (Truth::False, "PeerMismatch", words),
+        Agreement::Several(words) => {
+            let message = format!(
+                "more than one end at the broker may be the other one of this tunnel, so either a tunnel is missing here, or \
+                 somebody writes there in the name of {peer}: {words}"
+            );
+            (Truth::Unknown, SEVERAL_ENDS, message)
+        }
+        Agreement::TooMany(what) => {
+            (Truth::Unknown, SEVERAL_ENDS, format!("{what}, so they are not compared"))
+        }
         Agreement::NotSaid => {
             let message =
                 format!("{peer} has published no end of this tunnel; its cluster does publish others");
@@ -196,10 +192,6 @@ pub(super) fn set_condition(status: &mut TunnelStatus, state: &State, tunnel: &T
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use proptest::prelude::*;
-
     use super::*;
 
     fn peer(text: &str) -> Peer {
@@ -250,52 +242,5 @@ mod tests {
             assert_eq!(mismatch(&ours, &peer("c2/gw1"), &theirs).as_deref(), words);
         }
         assert_eq!(mismatch(&gre("10.100.0.1/30"), &peer("c2/gw1"), &gre("10.100.0.2/30")), None);
-    }
-
-    fn end(tunnel: &str, kind: TunnelKind) -> End {
-        End {
-            name: tunnel.replace('/', "."),
-            resource_version: "1".into(),
-            deleting: false,
-            on: peer("c2/gw1"),
-            to: peer("c1/gw1"),
-            tunnel: tunnel.parse().expect("namespace/name"),
-            says: Says { kind, ..gre("10.100.0.2/24") },
-        }
-    }
-
-    fn any_kind() -> impl Strategy<Value = TunnelKind> {
-        prop_oneof![(1..4_u32).prop_map(|vni| TunnelKind::Vxlan { vni, port: 4789 }), Just(TunnelKind::Gre)]
-    }
-
-    /// Tunnels of one side: no two of one kind, as no gateway has them.
-    fn any_side() -> impl Strategy<Value = Vec<End>> {
-        let tunnels = prop::collection::btree_map("ns1/[a-d]", any_kind(), 0..4);
-        tunnels.prop_map(|tunnels| {
-            let mut kinds = BTreeSet::new();
-            let unique = tunnels.into_iter().filter(|(_, kind)| kinds.insert(*kind));
-            unique.map(|(key, kind)| end(&key, kind)).collect()
-        })
-    }
-
-    fn pairs(ours: &[End], theirs: &[End]) -> BTreeSet<(ObjectKey, ObjectKey)> {
-        let ours: Vec<_> = ours.iter().map(|end| (&end.tunnel, end.says.kind)).collect();
-        let theirs: Vec<&End> = theirs.iter().collect();
-        pair(&ours, &theirs).into_iter().map(|(key, end)| (key.clone(), end.tunnel.clone())).collect()
-    }
-
-    proptest! {
-        #[test]
-        fn both_sides_find_the_same_pairs_and_none_is_left_while_another_waits(one in any_side(), other in any_side()) {
-            let found = pairs(&one, &other);
-            let turned: BTreeSet<_> = pairs(&other, &one).into_iter().map(|(a, b)| (b, a)).collect();
-            prop_assert_eq!(&found, &turned);
-            prop_assert_eq!(found.len(), one.len().min(other.len()));
-            for (mine, theirs) in one.iter().flat_map(|mine| other.iter().map(move |theirs| (mine, theirs))) {
-                let alike = mine.says.kind == theirs.says.kind;
-                let paired = found.contains(&(mine.tunnel.clone(), theirs.tunnel.clone()));
-                prop_assert!(!alike || paired, "what fits together belongs together");
-            }
-        }
     }
 }

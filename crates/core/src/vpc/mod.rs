@@ -23,6 +23,7 @@ pub mod nodes;
 pub mod objects;
 pub mod outcome;
 mod own;
+mod pairing;
 pub mod plan;
 pub mod published;
 mod ranges;

@@ -9,6 +9,7 @@ use super::ends::{self, End, Says};
 use super::index::Groups;
 use super::member::Standing;
 use super::objects::{Peer, Tunnel};
+use super::shares::Shares;
 use super::state::State;
 use crate::names::{ClusterId, GatewayName, ObjectKey};
 use crate::room::Change;
@@ -19,7 +20,7 @@ pub const PEER_CLUSTER: &str = "causeway/peer-cluster";
 pub const OWNER: &str = "causeway/owner";
 
 /// What is known of ends at the broker.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Published {
     /// Absent until they were listed; a broker may not have the kind.
     ours: Option<BTreeMap<String, End>>,
@@ -29,20 +30,54 @@ pub(super) struct Published {
     between: Groups<(GatewayName, Peer), String>,
     /// The same by their cluster.
     by_cluster: Groups<ClusterId, String>,
+    /// How many of each cluster's are compared: as many as of its records are brought here.
+    shares: Shares,
 }
 
 /// Two gateways, ours first.
 pub(super) type Pair = (GatewayName, Peer);
 
 impl Published {
+    /// Nothing is known yet.
+    pub(super) fn new(per_member: Option<usize>) -> Self {
+        Self { shares: Shares::new(per_member), ..Self::default() }
+    }
+
+    /// Another broker, or the same one anew: what it has is not known yet.
+    pub(super) fn forget(&mut self) -> Self {
+        let new = Self { shares: self.shares.emptied(), ..Self::default() };
+        std::mem::replace(self, new)
+    }
+
+    /// The same with all that follows from it worked out from nothing.
+    pub(super) fn recomputed(&self) -> Self {
+        let mut anew = Self { shares: self.shares.emptied(), ours: self.ours.clone(), ..Self::default() };
+        if let Some(theirs) = &self.theirs {
+            anew.take_theirs(Change::Reset(theirs.clone()));
+        }
+        anew
+    }
+
     /// Ours by name, once listed.
     pub(super) fn ours(&self) -> Option<&BTreeMap<String, End>> {
         self.ours.as_ref()
     }
 
-    /// A broker that has none, and is known to.
-    pub(super) fn none() -> Self {
-        Self { theirs: Some(BTreeMap::new()), ..Self::default() }
+    /// The broker has none, and is known to.
+    pub(super) fn know_none(&mut self) -> Self {
+        let before = self.forget();
+        self.theirs = Some(BTreeMap::new());
+        before
+    }
+
+    /// More than how many ends a cluster has published, if it has published more than are compared.
+    pub(super) fn exceeded(&self, cluster: &ClusterId) -> Option<usize> {
+        self.shares.is_exceeded(cluster).then(|| self.shares.limit())
+    }
+
+    /// How many ends are not compared because their clusters have published more.
+    pub(super) fn left(&self) -> usize {
+        self.shares.exceeded().map(|(_, more)| more).sum()
     }
 
     /// Whether it is known what others have published for us.
@@ -72,7 +107,7 @@ impl Published {
     }
 
     /// Takes in what was seen of others'; gives the pairs of gateways that it is about, and the clusters that begin to
-    /// publish ends, or no longer do.
+    /// publish ends, or more of them than are compared, or no longer do.
     pub(super) fn take_theirs(
         &mut self,
         event: Change<String, End>,
@@ -83,23 +118,46 @@ impl Published {
             (None, Change::Put(..) | Change::Gone(_)) => return Default::default(),
         };
         let changed = event.carry_out(theirs);
-        let ends = || changed.iter().flat_map(|(_, old, new)| [old, new]).flatten();
+        let ends = || changed.iter().flat_map(|(_, old, new)| [old, new]).flatten().filter(|end| is_own(end));
         let clusters: BTreeSet<ClusterId> = ends().map(|end| end.on.cluster.clone()).collect();
-        let had: BTreeMap<ClusterId, bool> =
-            clusters.into_iter().map(|cluster| (cluster.clone(), self.has_any_of(&cluster))).collect();
-        let pairs = ends().map(pair_of).collect();
+        let known = |this: &Self, of: &ClusterId| (this.has_any_of(of), this.shares.is_exceeded(of));
+        let before: BTreeMap<&ClusterId, _> = clusters.iter().map(|it| (it, known(self, it))).collect();
+        let mut pairs: BTreeSet<Pair> = BTreeSet::new();
+        let mut waits_or_not = BTreeSet::new();
         for (name, old, new) in &changed {
-            if let Some(end) = old {
-                self.between.remove(&pair_of(end), name);
-                self.by_cluster.remove(&end.on.cluster, name);
+            for end in old.iter().filter(|end| is_own(end)) {
+                pairs.extend(self.index(end, false));
+                waits_or_not.extend(self.shares.remove(&end.on.cluster, name));
             }
-            if let Some(end) = new {
-                self.between.insert(&pair_of(end), name.clone());
-                self.by_cluster.insert(&end.on.cluster, name.clone());
+            for end in new.iter().filter(|end| is_own(end)) {
+                waits_or_not.extend(self.shares.insert(&end.on.cluster, name));
+                pairs.extend(self.index(end, true));
+            }
+            // Another one has to make room, or gets it.
+            for name in std::mem::take(&mut waits_or_not) {
+                let Some(end) = self.theirs.as_ref().and_then(|theirs| theirs.get(&name)).cloned() else {
+                    continue;
+                };
+                pairs.extend(self.index(&end, self.shares.takes(&end.on.cluster, &name)));
             }
         }
-        let turned = had.into_iter().filter(|(cluster, had)| self.has_any_of(cluster) != *had);
-        (pairs, turned.map(|(cluster, _)| cluster).collect())
+        let turned = clusters.iter().filter(|it| before.get(it) != Some(&known(self, it))).cloned().collect();
+        (pairs, turned)
+    }
+
+    /// Puts an end where it is looked for, if it is compared, or takes it from there; gives the pair of gateways where that
+    /// is news.
+    fn index(&mut self, end: &End, present: bool) -> Option<Pair> {
+        let (name, pair) = (&end.name, pair_of(end));
+        let was = self.by_cluster.of(&end.on.cluster).any(|known| known == name);
+        if present && self.shares.takes(&end.on.cluster, name) {
+            self.between.insert(&pair, name.clone());
+            self.by_cluster.insert(&end.on.cluster, name.clone());
+            return Some(pair);
+        }
+        self.between.remove(&pair, name);
+        self.by_cluster.remove(&end.on.cluster, name);
+        was.then_some(pair)
     }
 
     /// The pairs of gateways that others' ends are about.
@@ -116,6 +174,11 @@ impl Published {
     pub(super) fn clusters(&self) -> impl Iterator<Item = &ClusterId> {
         self.by_cluster.keys()
     }
+}
+
+/// Whether an end has the name that its cluster would give it: no two of one tunnel do.
+fn is_own(end: &End) -> bool {
+    end.name == name_of(&end.tunnel, &end.on.cluster)
 }
 
 /// Between which gateways an end of another cluster is, as we see it.

@@ -1,5 +1,5 @@
-//! How much of what one member publishes is brought here: the first so many of its records by name, so that nobody
-//! fills another's cluster.
+//! How much of what one member publishes counts here: the first so many of its records, and of its tunnels' ends, by name, so
+//! that nobody fills another's cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,14 @@ use crate::names::ClusterId;
 pub const RECORDS_PER_MEMBER: usize = 1_000;
 
 /// Each member's part.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Shares {
     limit: Option<usize>,
     members: BTreeMap<ClusterId, Share>,
 }
 
 /// One member's records by name. All that are taken come before all that wait, and none waits while there is room.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Share {
     taken: BTreeSet<String>,
     waiting: BTreeSet<String>,
@@ -30,6 +30,11 @@ impl Shares {
     /// How many of one member's are taken at most.
     pub(super) fn limit(&self) -> usize {
         self.limit.unwrap_or(RECORDS_PER_MEMBER)
+    }
+
+    /// The same limit, and nothing published.
+    pub(super) fn emptied(&self) -> Self {
+        Self::new(self.limit)
     }
 
     pub(super) fn clear(&mut self) {
@@ -61,6 +66,11 @@ impl Shares {
     /// Whether a record is brought here.
     pub(super) fn takes(&self, member: &ClusterId, name: &str) -> bool {
         self.members.get(member).is_some_and(|share| share.taken.contains(name))
+    }
+
+    /// Whether a member has published more.
+    pub(super) fn is_exceeded(&self, member: &ClusterId) -> bool {
+        self.members.get(member).is_some_and(|share| !share.waiting.is_empty())
     }
 
     /// The members that have published more, and how much more.

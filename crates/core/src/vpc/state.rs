@@ -62,9 +62,10 @@ impl State {
     /// An empty memory.
     pub fn new(given: Given) -> Self {
         let mut records = Records::new(given.records_per_member);
+        let ends = Published::new(given.records_per_member);
         let own = Own::new(given);
         records.know_own(own.cluster());
-        Self { own, records, ..Self::default() }
+        Self { own, records, ends, ..Self::default() }
     }
 
     /// The number of events so far.
@@ -128,6 +129,11 @@ impl State {
         self.records.exceeded()
     }
 
+    /// How many ends of tunnels are not compared because their clusters have published more than are.
+    pub fn ends_left(&self) -> usize {
+        self.ends.left()
+    }
+
     /// Which tunnels of a gateway may be built.
     pub(super) fn admission(&self, gateway: &GatewayName) -> Option<&Admission> {
         self.admissions.get(gateway)
@@ -150,7 +156,8 @@ impl State {
     /// The same knowledge, with all that follows from it worked out from nothing. It must not differ; tests
     /// hold the one against the other.
     pub fn recomputed(&self) -> Self {
-        let mut state = Self { admissions: BTreeMap::new(), ..self.clone() };
+        let (admissions, ends) = (BTreeMap::new(), self.ends.recomputed());
+        let mut state = Self { admissions, ends, ranges: self.claimed_ranges(), ..self.clone() };
         state.own.work_out();
         state.work_out_gateways();
         state.admit_all();
@@ -162,7 +169,11 @@ impl State {
         let anew = self.recomputed();
         let gateways = self.gateways.all_names();
         let same = |name: &GatewayName| self.gateways.get(name) == anew.gateways.get(name);
-        self.admissions == anew.admissions && gateways.iter().all(same)
+        let same_ranges = self.ranges == anew.ranges;
+        same_ranges
+            && self.ends == anew.ends
+            && self.admissions == anew.admissions
+            && gateways.iter().all(same)
     }
 
     /// Takes an event in and says what it touches.
@@ -214,7 +225,7 @@ impl State {
             Event::Identity(cluster) => self.set(|own| &mut own.identity, cluster),
             Event::Joining(namespace) => {
                 self.records.join(namespace);
-                self.ends = Published::default();
+                self.ends.forget();
                 self.own.members = Members::Unknown;
                 self.around_us()
             }

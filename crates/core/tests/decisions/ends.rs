@@ -3,7 +3,7 @@
 use causeway_core::vpc::ends::{End, PEER_AGREES, Says};
 use causeway_core::vpc::objects::{Peer, Tunnel};
 use causeway_core::vpc::published::{EndObject, EndTask, publish};
-use causeway_core::vpc::{Change, Event, Scope, TunnelKind};
+use causeway_core::vpc::{Change, Event, Given, Scope, TunnelKind};
 
 use crate::world::{World, key, set};
 
@@ -117,7 +117,7 @@ fn both_ends_are_compared_and_a_peer_without_any_is_not_judged() {
     put(&mut world, theirs("demo", 100));
     let (status, reason, message) = agrees(&world, "ns1/demo").expect("it is said");
     assert_eq!((status.as_str(), reason.as_str()), ("False", "PeerMismatch"));
-    assert_eq!(message, "this end is VXLAN 101, cluster2/gw1 says 100");
+    assert_eq!(message, "this end is VXLAN 101, cluster2/gw1 says 100 (TunnelEnd ns1.demo.cluster2)");
     put(&mut world, theirs("demo", 101));
     is(&world, "ns1/demo", "True", "Agreed");
     put(&mut world, End { on: peer("cluster2", "gw2"), ..theirs("demo", 101) });
@@ -162,4 +162,60 @@ fn several_tunnels_between_two_gateways_are_told_apart() {
     world.visit("gw1");
     let (_, _, message) = agrees(&world, "ns1/two").expect("it is said");
     assert!(message.contains("VXLAN 102, cluster2/gw1 says 101"), "{message}");
+}
+
+#[test]
+fn an_end_under_another_name_than_its_cluster_gives_it_counts_for_nothing() {
+    let mut world = World::new();
+    world.tunnel("ns1/demo", |tunnel| set(tunnel, vxlan(101), "cluster2/gw1"));
+    world.visit("gw1");
+    lists_theirs(&mut world, &[End { name: "aaa".into(), ..theirs("demo", 101) }]);
+    assert_eq!(agrees(&world, "ns1/demo"), None);
+    put(&mut world, theirs("demo", 100));
+    is(&world, "ns1/demo", "False", "PeerMismatch");
+}
+
+#[test]
+fn several_that_may_be_the_peers_end_are_all_compared_and_named() {
+    let mut world = World::new();
+    world.tunnel("ns1/demo", |tunnel| set(tunnel, vxlan(101), "cluster2/gw1"));
+    world.visit("gw1");
+    lists_theirs(&mut world, &[theirs("theirs", 100)]);
+    is(&world, "ns1/demo", "False", "PeerMismatch");
+    for forged in [theirs("a", 101), theirs("demo", 101)] {
+        put(&mut world, forged.clone());
+        is(&world, "ns1/demo", "Unknown", "SeveralEnds");
+        let (_, _, message) = agrees(&world, "ns1/demo").expect("it is said");
+        for named in [&forged.name, "says 100 (TunnelEnd ns1.theirs.cluster2)"] {
+            assert!(message.contains(named), "{message}");
+        }
+        world.state.apply(Event::PeerEnds(Change::Gone(forged.name)));
+    }
+    put(&mut world, theirs("a", 55));
+    let (_, reason, message) = agrees(&world, "ns1/demo").expect("it is said");
+    assert_eq!(reason, "PeerMismatch");
+    assert!(message.contains("ns1.a.cluster2") && message.contains("ns1.theirs.cluster2"), "{message}");
+}
+
+#[test]
+fn no_more_ends_of_one_cluster_count_than_records_and_nobody_else_has_fewer() {
+    let mut world = World::given(Given { records_per_member: Some(3), ..Given::default() });
+    world.tunnel("ns1/demo", |tunnel| set(tunnel, vxlan(101), "cluster2/gw1"));
+    world.tunnel("ns1/other", |tunnel| set(tunnel, vxlan(7), "cluster3/gw1"));
+    world.visit("gw1");
+    let mut other = theirs("other", 7);
+    (other.name, other.on) = ("ns1.other.cluster3".into(), peer("cluster3", "gw1"));
+    lists_theirs(&mut world, &[other, theirs("demo", 101)]);
+    is(&world, "ns1/demo", "True", "Agreed");
+    for number in 0..20 {
+        put(&mut world, theirs(&format!("a{number}"), 200 + number));
+    }
+    is(&world, "ns1/other", "True", "Agreed");
+    is(&world, "ns1/demo", "Unknown", "SeveralEnds");
+    assert_eq!(world.state.ends_left(), 18);
+    for number in 0..20 {
+        world.state.apply(Event::PeerEnds(Change::Gone(format!("ns1.a{number}.cluster2"))));
+    }
+    is(&world, "ns1/demo", "True", "Agreed");
+    assert_eq!(world.state.ends_left(), 0);
 }

@@ -8,7 +8,7 @@ use crate::room::Change;
 use crate::vpc::ends::{Agreement, End, agreement, siblings};
 use crate::vpc::event::Scope;
 use crate::vpc::objects::{Ends, Tunnel};
-use crate::vpc::published::{Pair, Published, name_of};
+use crate::vpc::published::{Pair, name_of};
 
 impl State {
     pub(super) fn apply_own_ends(&mut self, event: Change<String, End>) -> Touched {
@@ -34,7 +34,7 @@ impl State {
 
     /// The broker has none, or no more: nobody is judged by what it had.
     pub(super) fn forget_ends(&mut self) -> Touched {
-        let before = std::mem::replace(&mut self.ends, Published::none());
+        let before = self.ends.know_none();
         if !before.is_listed() {
             return self.all_tunnels().collect();
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{State, Touched};
-use crate::names::{ClusterId, GatewayName, ObjectKey};
+use crate::names::{ClusterId, GatewayName, Ipv4Cidr, ObjectKey};
 use crate::room::Change;
 use crate::vpc::event::Scope;
 use crate::vpc::exchange::Record;
@@ -11,7 +11,7 @@ use crate::vpc::member::{Contest, Members};
 use crate::vpc::naming::copy_name;
 use crate::vpc::objects::Peer;
 use crate::vpc::own::Own;
-use crate::vpc::ranges::{self, Claimed};
+use crate::vpc::ranges::{self, Claimed, Ranges};
 use crate::vpc::tunnels::gateway_of;
 
 impl State {
@@ -35,6 +35,19 @@ impl State {
         touched.extend(self.around_ranges(&claimed));
         touched.extend(self.around_peers(&peers));
         touched
+    }
+
+    /// Which cluster claims which addresses, from all that says so.
+    pub(super) fn claimed_ranges(&self) -> Ranges {
+        let of_cluster = |(name, range): (&String, &Ipv4Cidr)| {
+            name.parse::<ClusterId>().ok().map(|cluster| (cluster, *range))
+        };
+        let records = self.records.here().values().filter_map(ranges::of_record);
+        let mut ranges = Ranges::default();
+        for claimed in records.chain(self.own.globalnets.iter().filter_map(of_cluster)) {
+            ranges.take(None, Some(claimed));
+        }
+        ranges
     }
 
     /// After a change of what clusters claim: tunnels to those that claim any of it too are decided anew.
