@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 lanes=${LANES:-4}
 # Those that take longest, longest first: begun last, one of them would run on alone.
-longest=(guest idle reachable replicas bad_input)
+longest=(guest networks idle reachable bad_input replicas)
 
 die() { echo "hack/tests.sh: $*" >&2; exit 1; }
 
@@ -43,14 +43,14 @@ logs=$(mktemp -d)
 declare -A running=() # name by process
 failed=()
 end() {
-  # An interrupt reaches them as it would reach cargo alone, so sandboxes clear up after themselves.
-  for pid in "${!running[@]}"; do kill -INT -- "-$pid" 2>/dev/null || true; done
+  # It reaches all of a lane's processes, so sandboxes clear up after themselves.
+  for pid in "${!running[@]}"; do kill -TERM -- "-$pid" 2>/dev/null || true; done
   rm -rf "$logs"
 }
 trap end EXIT
 trap 'exit 130' INT TERM
 
-# A process group of its own for each: that is what the interrupt goes to.
+# A process group of its own for each, so that all of it can be ended.
 set -m
 begin() {
   # shellcheck disable=SC2046 # the arguments are several words

@@ -11,21 +11,20 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 use support::gateway::ONE_TUNNEL;
-use support::tunnels::{NS, condition, join, vxlan, with_vni};
+use support::tunnels::{NS, apart_from_times, condition, join, vxlan, with_vni};
 use support::{Cluster, PATIENCE, Sandbox};
 
 /// The far server of cluster2.
 const FAR: &str = "242.1.1.20";
 
-/// Everything of a cluster that a restart must not change: versions of objects, events, and all that its
-/// gateways hold, indexes of links included.
+/// Everything of a cluster that a restart must not change: what tunnels say, versions of records, events, and all that
+/// its gateways hold, indexes of links included.
 async fn imprint(cluster: &Cluster) -> Vec<String> {
     let all = ListParams::default();
     let tunnels = cluster.tunnels(NS).list(&all).await.expect("tunnels");
     let records = cluster.records("kube-system").list(&all).await.expect("records");
     let version = |name: String, version: Option<String>| format!("{name} {}", version.unwrap_or_default());
-    let mut lines: Vec<String> =
-        tunnels.iter().map(|tunnel| version(tunnel.name_any(), tunnel.resource_version())).collect();
+    let mut lines: Vec<String> = tunnels.iter().map(apart_from_times).collect();
     lines.extend(records.iter().map(|record| version(record.name_any(), record.resource_version())));
     let events: Api<k8s_openapi::api::events::v1::Event> = Api::all(cluster.client.clone());
     // A cluster's own controllers report things too.

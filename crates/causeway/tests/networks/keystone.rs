@@ -53,6 +53,7 @@ async fn tokens_are_renewed_and_an_outage_of_keystone_is_survived() {
     let controller = site.start_elsewhere(start.variable("OS_NETWORK_ENDPOINT_OVERRIDE", &site.proxy.url()));
     site.create("first", "10.60.0.0/24").await;
     site.ready("first").await;
+    look_again(&mut site).await;
     site.has_exactly_one("first").await;
 
     let logins = || door.count(&Method::POST, "/v3/auth/tokens");

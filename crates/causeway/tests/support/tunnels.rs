@@ -222,3 +222,17 @@ impl Cluster {
 pub(crate) fn condition<'a>(tunnel: &'a VpcNatTunnel, kind: &str) -> Option<&'a Condition> {
     tunnel.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == kind)
 }
+
+/// All that an object says of a tunnel, but for how long its peer takes to answer: that changes with what else a machine does.
+pub(crate) fn apart_from_times(tunnel: &VpcNatTunnel) -> String {
+    let mut tunnel = tunnel.clone();
+    tunnel.metadata.resource_version = None;
+    tunnel.metadata.managed_fields = None;
+    if let Some(status) = &mut tunnel.status {
+        let time = status.round_trip_milliseconds.take().map(|time| format!(" within about {time} ms"));
+        for condition in &mut status.conditions {
+            condition.message = condition.message.replace(&time.clone().unwrap_or_default(), "");
+        }
+    }
+    json!(tunnel).to_string()
+}
