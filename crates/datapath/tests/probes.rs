@@ -102,7 +102,7 @@ async fn one_that_changes_all_the_time_keeps_no_other_waiting() {
         let Heard::Probed { answers, .. } = Heard::of(&monitor.line().await.expect("still running")) else {
             continue;
         };
-        answers.iter().for_each(|(answer, _)| drop(unheard.remove(&answer.link)));
+        unheard.retain(|link| answers.iter().all(|(answer, _)| answer.link != *link));
         if unheard.is_empty() {
             break;
         }

@@ -56,6 +56,7 @@ async fn whatever_is_removed_by_hand_comes_back_and_foreign_things_stay() {
             "ip link set dev demo alias lost",
             "ip link set dev demo group 0",
             "ip link set dev demo mtu 600",
+            "ip link set dev demo arp off",
             "ip link set dev demo address 02:00:00:00:00:01",
             "ip link set dev demo type vxlan ageing 7",
             "ip link set dev demo type vxlan nolearning ttl 1",

@@ -167,7 +167,7 @@ fn silent(near: &End, answers: &Answers, finding: Finding) -> Finding {
             "give the gateway an IptablesEIP",
         );
     }
-    let arriving = Packets { from: UNDERLAY_LINK, to: None, source: None, destination: None };
+    let arriving = Packets { from: UNDERLAY_LINK, to: None, source: None, destination: None, protocol: None };
     if let Some(rule) = held.have.nat.stops("INPUT", arriving) {
         return finding
             .broken(format!("the gateway drops what arrives: `{rule}`"), "remove that rule in the gateway");

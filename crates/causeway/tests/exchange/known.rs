@@ -65,6 +65,25 @@ async fn a_gateway_is_built_anew_while_its_peers_record_or_its_clusters_id_is_in
     sandbox.release(&two).await;
     is_known_again(&one).await;
 
+    // A record that claims what is another's.
+    sandbox.hold(&two).await;
+    for (claims, reason) in [
+        (r#"{"spec": {"globalnetcidr": "127.0.0.0/8"}}"#, "AddressConflict"),
+        (r#"{"spec": {"globalnetcidr": "10.0.1.0/24"}}"#, "RouteTaken"),
+        (r#"{"spec": {"globalnetcidr": "242.1.0.0/16", "externalip": "10.0.1.10"}}"#, "AddressConflict"),
+    ] {
+        let patch = ["patch", "gwx", "-n", MEETING, "gw1.cluster2", "--type=merge", "-p", claims];
+        broker.kubectl(&patch).await.ok();
+        one.goes_on("demo", reason).await;
+        restart_gateway(&one).await;
+        one.comes_to_reach(FAR).await;
+        one.reaches(FAR).await;
+        one.goes_on("demo", reason).await;
+        one.up("demo").await;
+    }
+    sandbox.release(&two).await;
+    is_known_again(&one).await;
+
     let claim = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {

@@ -45,6 +45,11 @@ pub enum Action {
         /// That.
         mtu: u32,
     },
+    /// Switch ARP on where somebody has switched it off.
+    LinkArp {
+        /// The link.
+        link: LinkName,
+    },
     /// Give a link its Ethernet address.
     LinkMac {
         /// The link.
@@ -258,6 +263,7 @@ impl fmt::Display for Action {
             Self::LinkAlias { link, .. } => write!(f, "alias of {link}"),
             Self::LinkGroup { link } => write!(f, "group of {link}"),
             Self::LinkMtu { link, mtu } => write!(f, "MTU {mtu} of {link}"),
+            Self::LinkArp { link } => write!(f, "ARP on {link}"),
             Self::LinkMac { link, .. } => write!(f, "Ethernet address of {link}"),
             Self::LinkUp { link } => write!(f, "{link} up"),
             Self::LinkFree { link } => write!(f, "link {link} in the way"),

@@ -10,7 +10,7 @@ use super::outcome::{Hindrance, Outcome, Trouble, Visit};
 use super::reach::Reach;
 use super::state::State;
 use super::tunnels::{self, gateway_of};
-use super::want::{Inbound, TunnelWant, Want};
+use super::want::{Inbound, TunnelKind, TunnelWant, Want};
 use crate::names::{GatewayName, ObjectKey};
 
 /// Where to go and what should be there.
@@ -134,7 +134,7 @@ pub(super) fn verdict<'a>(state: &'a State, tunnel: &'a Tunnel) -> Verdict<'a> {
                     located,
                     arp_off: visit.arp_off,
                     hindered: visit.hindered.get(&tunnel.key),
-                    reach: state.reaches.of(gateway, &tunnel.key),
+                    reach: believed(state.reaches.of(gateway, &tunnel.key), visit, built),
                     doubt: admission
                         .and_then(|admission| admission.doubt(&tunnel.key))
                         .or(visit.fallen.get(&tunnel.key).map(|(_, trouble)| trouble)),
@@ -143,6 +143,16 @@ pub(super) fn verdict<'a>(state: &'a State, tunnel: &'a Tunnel) -> Verdict<'a> {
             },
             _ => Verdict::Awaited,
         },
+    }
+}
+
+/// What can be believed of what was heard of a peer: no echo comes through the gateway's own filter.
+fn believed(reach: Reach, visit: &Visit, built: &TunnelWant) -> Reach {
+    match reach {
+        reach if !visit.deaf.contains(&built.owner) => reach,
+        Reach::SilentBehind => Reach::Answers { micros: None, behind: false },
+        Reach::Silent if built.kind == TunnelKind::Gre => Reach::NotAsked,
+        reach => reach,
     }
 }
 

@@ -45,6 +45,7 @@ enum About {
     To(String),
     Source(Option<Ipv4Cidr>),
     Destination(Option<Ipv4Cidr>),
+    Protocol(String),
     /// Something else, which may hold or not.
     Other,
 }
@@ -60,6 +61,8 @@ pub struct Packets<'a> {
     pub source: Option<Ipv4Cidr>,
     /// Where all of them go.
     pub destination: Option<Ipv4Cidr>,
+    /// What all of them carry.
+    pub protocol: Option<&'a str>,
 }
 
 /// Of which packets a rule speaks.
@@ -190,6 +193,7 @@ impl Rule {
                 "-o" => About::To(words.next().unwrap_or_default()),
                 "-s" => About::Source(words.next().and_then(|range| range.parse().ok())),
                 "-d" => About::Destination(words.next().and_then(|range| range.parse().ok())),
+                "-p" => About::Protocol(words.next().unwrap_or_default()),
                 _ => About::Other,
             };
             read.conditions.push(Condition { about, negated });
@@ -208,6 +212,11 @@ impl Packets<'_> {
                 About::To(named) => link(named, self.to),
                 About::Source(named) => range(*named, self.source),
                 About::Destination(named) => range(*named, self.destination),
+                About::Protocol(named) => match self.protocol {
+                    Some(protocol) if protocol == named => Share::All,
+                    Some(_) => Share::None,
+                    None => Share::Some,
+                },
                 About::Other => Share::Some,
             };
             share.but(*negated)
@@ -242,7 +251,7 @@ mod tests {
 
     fn out() -> Packets<'static> {
         let destination = "242.1.0.0/16".parse().ok();
-        Packets { from: "eth0", to: Some("demo"), source: None, destination }
+        Packets { from: "eth0", to: Some("demo"), source: None, destination, protocol: None }
     }
 
     fn stops(lines: &[&str]) -> Option<String> {
@@ -314,10 +323,14 @@ mod tests {
 
     #[test]
     fn what_arrives_leaves_by_no_link() {
-        let arriving = Packets { from: "net1", to: None, source: None, destination: None };
+        let arriving =
+            Packets { from: "net1", to: None, source: None, destination: None, protocol: Some("icmp") };
         let input = |lines: &[&str]| Filter::read(lines.iter().copied()).stops("INPUT", arriving);
         assert_eq!(input(&["-A INPUT -i net1 -j DROP"]).as_deref(), Some("-A INPUT -i net1 -j DROP"));
         assert_eq!(input(&["-A INPUT -o net1 -j DROP"]), None);
+        assert_eq!(input(&["-A INPUT -p icmp -j DROP"]).as_deref(), Some("-A INPUT -p icmp -j DROP"));
+        assert_eq!(input(&[":INPUT DROP", "-A INPUT -p tcp -j ACCEPT"]).as_deref(), Some("-P INPUT DROP"));
+        assert_eq!(input(&["-A INPUT -p tcp -j DROP"]), None);
     }
 
     /// What a packet of a flow that no condition holds for, and one that all hold for, would meet: simpler than the code.

@@ -30,6 +30,7 @@ pub fn apply(have: &mut Have, action: &Action) -> Result<(), String> {
         }
         Action::LinkGroup { link } => find(have, link.as_str())?.group = LINK_GROUP,
         Action::LinkMtu { link, mtu } => find(have, link.as_str())?.mtu = *mtu,
+        Action::LinkArp { link } => find(have, link.as_str())?.arp_off = false,
         Action::LinkMac { link, mac } => find(have, link.as_str())?.mac = Some(*mac),
         Action::LinkUp { link } => find(have, link.as_str())?.up = true,
         Action::LinkFree { link } | Action::LinkDel { link } => {

@@ -43,6 +43,8 @@ pub struct Visit {
     pub shared: Shared,
     /// Tunnels that are built as they were, because what they were wanted to be is another's: that, and why not.
     pub fallen: BTreeMap<ObjectKey, (TunnelWant, Trouble)>,
+    /// Tunnels whose echoes the gateway's own filter stops: what they would tell is not known.
+    pub deaf: BTreeSet<ObjectKey>,
     /// What keeps packets out of tunnels that have all they need, where anything is seen to.
     pub hindered: BTreeMap<ObjectKey, Hindrance>,
     /// The MTU of each tunnel's link that is there.
@@ -86,7 +88,9 @@ impl Hindrance {
             longer.find(|(_, route)| route.dev.as_deref() != Some(link)).map(|(_, route)| (*route).clone())
         };
         let stopped = |from: &str, to: &str, source: Option<Ipv4Cidr>, destination: Option<Ipv4Cidr>| {
-            let by = now.nat.stops("FORWARD", Packets { from, to: Some(to), source, destination })?;
+            let by = now
+                .nat
+                .stops("FORWARD", Packets { from, to: Some(to), source, destination, protocol: None })?;
             Some(Self::Stopped { from: from.into(), to: to.into(), by })
         };
         let of = |(link, tunnel): (&LinkName, &TunnelWant)| {
@@ -231,8 +235,24 @@ pub fn judge(want: &Want, planned: &Plan, failures: &BTreeMap<usize, Trouble>, n
         clamps_each: planned.clamps_each,
         shared: Shared::of(now),
         hindered: Hindrance::find(want, now),
+        deaf: want
+            .tunnels
+            .iter()
+            .filter(|(link, _)| is_deaf(now, link))
+            .map(|(_, it)| it.owner.clone())
+            .collect(),
         fallen,
     }
+}
+
+/// Whether the gateway's filter stops its own echoes through a link, or what comes back.
+fn is_deaf(now: &Have, link: &LinkName) -> bool {
+    let link = link.as_str();
+    let echoes = |from, to| Packets { from, to, source: None, destination: None, protocol: Some("icmp") };
+    now.nat
+        .stops("OUTPUT", echoes("", Some(link)))
+        .or_else(|| now.nat.stops("INPUT", echoes(link, None)))
+        .is_some()
 }
 
 /// What this pod of a gateway refused when it was last visited.
@@ -343,6 +363,7 @@ pub struct Finding<'a> {
     arp_off: bool,
     hindered: Option<&'a Hindrance>,
     fallen: Option<&'a (TunnelWant, Trouble)>,
+    deaf: bool,
     unclamped: Option<&'a String>,
     mtu: Option<u32>,
 }
@@ -358,6 +379,7 @@ impl Outcome {
             arp_off: visit.is_ok_and(|visit| visit.arp_off),
             hindered: visit.ok().and_then(|visit| visit.hindered.get(key)),
             fallen: visit.ok().and_then(|visit| visit.fallen.get(key)),
+            deaf: visit.is_ok_and(|visit| visit.deaf.contains(key)),
             unclamped: visit.ok().and_then(|visit| visit.unclamped.get(key)),
             mtu: visit.ok().and_then(|visit| visit.mtus.get(key)).copied(),
         }

@@ -252,6 +252,9 @@ impl<'a> Planner<'a> {
         if let Some(mtu) = self.index.mtu(&kind).filter(|mtu| old.mtu != *mtu) {
             self.push(owner, Action::LinkMtu { link: link(), mtu });
         }
+        if old.arp_off && matches!(kind, LinkKind::Vxlan { .. }) {
+            self.push(owner, Action::LinkArp { link: link() });
+        }
         if let Some(mac) = kind.mac().filter(|mac| old.mac != Some(*mac)) {
             self.push(owner, Action::LinkMac { link: link(), mac });
         }

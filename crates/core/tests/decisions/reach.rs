@@ -145,6 +145,29 @@ fn a_gateway_that_passes_nothing_on_has_no_tunnel_that_is_ready() {
 }
 
 #[test]
+fn who_does_not_hear_its_own_echoes_blames_nobody() {
+    for (line, deaf) in [
+        ("-A INPUT -i demo -j DROP", true),
+        ("-A OUTPUT -o demo -j DROP", true),
+        ("-A OUTPUT -p icmp -j DROP", true),
+        ("-A OUTPUT -p tcp -j DROP", false),
+        ("-A INPUT -i other -j DROP", false),
+    ] {
+        let mut world = up();
+        world.gateway_has("gw1", |have| {
+            have.nat.filter.insert(have.nat.active, Filter::read([line]));
+        });
+        world.build("gw1");
+        (0..3).for_each(|_| drop(world.probe("gw1", YES, Some(false))));
+        let ready = if deaf { (Truth::True, "Up") } else { (Truth::False, "SilentBehindPeer") };
+        assert_eq!(condition(&world, READY), (ready.0, ready.1.into()), "{line}");
+        if deaf {
+            says(&world, REACHABLE, Truth::True, "PeerAnswered");
+        }
+    }
+}
+
+#[test]
 fn a_route_of_somebody_to_a_part_of_the_range_takes_nothing_away_and_is_told() {
     let mut world = up();
     let before = world.want("gw1").tunnels;

@@ -122,6 +122,7 @@ fn link_of(action: &Action) -> Option<&str> {
         Action::LinkAlias { link, .. }
         | Action::LinkGroup { link }
         | Action::LinkMtu { link, .. }
+        | Action::LinkArp { link }
         | Action::LinkMac { link, .. }
         | Action::LinkUp { link }
         | Action::ProxyDelay { link }

@@ -193,6 +193,7 @@ fn part(action: &Action) -> Part {
         | Action::LinkAlias { .. }
         | Action::LinkGroup { .. }
         | Action::LinkMtu { .. }
+        | Action::LinkArp { .. }
         | Action::LinkMac { .. }
         | Action::ProxyDelay { .. }
         | Action::AddrPut { .. } => Part::Links,
@@ -243,6 +244,7 @@ fn line(action: &Action) -> String {
         }
         Action::LinkGroup { link } => format!("link set dev {link} group {LINK_GROUP}"),
         Action::LinkMtu { link, mtu } => format!("link set dev {link} mtu {mtu}"),
+        Action::LinkArp { link } => format!("link set dev {link} arp on"),
         Action::LinkMac { link, mac } => format!("link set dev {link} address {mac}"),
         Action::LinkAlias { link, owner } => format!("link set dev {link} alias {MARK}{owner}"),
         Action::LinkUp { link } => format!("link set dev {link} up"),
