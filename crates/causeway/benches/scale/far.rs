@@ -29,6 +29,7 @@ const BEHIND: &str = "10.64.0.2";
 /// Puts a new namespace at the other end of a gateway's way out, and another behind that.
 pub(crate) fn behind(gateway: &Namespace, far: Namespace, vpc: Namespace) -> anyhow::Result<[Namespace; 2]> {
     gateway.sh(&format!("ip link set dev net1-far netns {}", far.pid()))?;
+    let ways: String = PEERS.iter().map(|range| format!("route add {range} via {BEHIND}\n")).collect();
     far.sh(&format!(
         "set -e
         cd /proc/sys/net/ipv4
@@ -43,19 +44,18 @@ link set dev net1-far up
 link add name into type veth peer name back netns {}
 address add {FRONT}/30 dev into
 link set dev into up
-route add {PEERS} via {BEHIND}
-END
+{ways}END
 ",
         vpc.pid()
     ))?;
+    let all: String = PEERS.iter().map(|range| format!("route add local {range} dev lo\n")).collect();
     vpc.sh(&format!(
         "ip -batch - <<END
 link set dev lo up
 address add {BEHIND}/30 dev back
 link set dev back up
 route add default via {FRONT}
-route add local {PEERS} dev lo
-END
+{all}END
 "
     ))?;
     Ok([far, vpc])
@@ -72,11 +72,11 @@ impl Gateways {
         Ok(())
     }
 
-    /// Asks the other end of a tunnel that is up by both of its addresses.
+    /// Asks the other end of a tunnel that is up by both of its addresses, and what lies behind it.
     pub(crate) fn ask(&self, shape: Shape, tunnel: usize) -> anyhow::Result<()> {
         let (gateway, peer) = shape.ends(tunnel);
         let Some(gateway) = self.get(gateway) else { return Ok(()) };
-        for address in [shape::inner(peer, FAR), shape::peer_host(peer, 1)] {
+        for address in [shape::inner(peer, FAR), shape::peer_host(peer, 1), shape::peer_host(peer, 2)] {
             let link = shape::name(tunnel);
             let asked = gateway.sh(&format!("ping -n -c 1 -W 5 -I {link} {address}"));
             asked.with_context(|| format!("{address}, the other end of {link}, does not answer"))?;

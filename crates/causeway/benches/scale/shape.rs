@@ -5,8 +5,9 @@ use std::net::Ipv4Addr;
 /// Where gateways are outside, and the router by which they reach their peers.
 pub(crate) const UNDERLAY: &str = "172.50.0.0/16";
 pub(crate) const ROUTER: &str = "172.50.0.1";
-/// All that peers have as global addresses, and more.
-pub(crate) const PEERS: &str = "242.0.0.0/8";
+/// All that peers have as global addresses, and more; 242.0.0.0/16 is our own.
+pub(crate) const PEERS: [&str; 5] =
+    ["242.1.0.0/16", "242.2.0.0/15", "242.4.0.0/14", "242.8.0.0/13", "242.16.0.0/12"];
 /// The port of every tunnel.
 pub(crate) const PORT: u16 = 4789;
 

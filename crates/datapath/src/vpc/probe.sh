@@ -244,10 +244,10 @@ probe() {
     traffic
     period=$((pace + ${#order[@]} / 100))
     if [[ ${#queue[@]} -eq 0 ]]; then
-      quota=$((${#order[@]} / far_share))
-      [[ $quota -ge 8 ]] || quota=8
+      quota=8
       if [[ $((now - last)) -ge $period ]]; then
         last=$now
+        [[ $((${#order[@]} / far_share)) -le $quota ]] || quota=$((${#order[@]} / far_share))
         # Another one is the first in every round.
         [[ $next -lt ${#order[@]} ]] || next=0
         queue=("${order[@]:next}" "${order[@]:0:next}")
