@@ -21,20 +21,35 @@ listening() {
   done </proc/net/netlink
   return 1
 }
-# Waits for a line, or ends with the input: of `read`, 1 is its end and more than 128 is its time-out.
+# Waits for a line, or ends with the input: of `read`, 1 is its end and more than 128 is its time-out, at which it gives what
+# has come of a line.
 pause() {
+  local part=
   line=
-  read -r -t "$1" line
-  [[ $? -ne 1 ]] || exit 0
+  IFS= read -r -t "$1" part
+  case $? in
+    0) line=$begun$part begun= ;;
+    1) exit 0 ;;
+    *) begun+=$part ;;
+  esac
+}
+# The same, after what came before there was anybody to take it.
+next_line() {
+  line=${early[0]-}
+  early=("${early[@]:1}")
+  [[ $line ]] || pause "$1"
 }
 beat() {
   # Not left to the script, which may have been killed; and by a signal of its own, to tell it apart.
   trap 'kill "$prober" 2>/dev/null; wait "$prober" 2>/dev/null; kill -USR1 "$monitor" 2>/dev/null' EXIT
   tries=0
+  early=()
+  begun=
   until listening; do
     tries=$((tries + 1))
     [[ $tries -le 250 ]] || exit 1
     pause 0.02
+    [[ ! $line ]] || early+=("$line")
   done
   echo causeway-alive
   exec 5>&1
@@ -43,7 +58,7 @@ beat() {
   announce=${PROBER[1]}
   said=
   silent=0
-  while pause "$interval" && kill -0 "$monitor" "$prober" 2>/dev/null; do
+  while next_line "$interval" && kill -0 "$monitor" "$prober" 2>/dev/null; do
     if [[ $line == p* ]]; then
       echo "${line#p}" >&"$announce"
       continue
