@@ -4,6 +4,7 @@ mod lab;
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use causeway_core::vpc::{Near, TunnelKind, Variant};
@@ -11,6 +12,7 @@ use causeway_datapath::vpc::{Heard, Monitor as Script};
 use lab::monitor::Monitor;
 use lab::want::{VXLAN, add, demo};
 use lab::{Lab, joined, require};
+use tokio::io::AsyncWriteExt;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const PING: &[(&str, &[&str])] = &[("ping", &["-V"])];
@@ -71,18 +73,45 @@ async fn answers_carry_the_number_of_the_change_that_was_announced_before_they_w
     assert!(answers(monitor.answer("demo", 7).await.near));
 }
 
+/// Waits for an answer under the number of a change.
+async fn under(monitor: &mut Monitor, change: u64) {
+    let answer = tokio::time::timeout(Duration::from_secs(30), monitor.answer("demo", change)).await;
+    assert!(answers(answer.expect("such an answer in time").near));
+}
+
 #[tokio::test]
-async fn an_announcement_in_pieces_is_one() {
+async fn an_announcement_counts_also_where_it_comes_early_or_in_two_parts() {
     require(PING);
     let lab = joined(Variant::Nft).await;
-    let mut monitor = Monitor::start(&lab.gateways[0], MINUTE).await;
-    let said = Script::announce(123, ["demo"]);
-    // Each piece after the time that a question's first look takes, so that whoever reads has given up in between.
-    for piece in said.as_bytes().chunks(3) {
-        monitor.write(piece).await;
-        monitor.answer("demo", 1).await;
-    }
-    assert!(answers(monitor.answer("demo", 123).await.near));
+    let early = Script::announce(7, ["demo"]);
+    let mut monitor = Monitor::start_with(&lab.gateways[0], MINUTE, None, &early).await;
+    under(&mut monitor, 7).await;
+    drop(monitor);
+
+    let second = Duration::from_secs(1);
+    let mut monitor = Monitor::start(&lab.gateways[0], second).await;
+    let line = Script::announce(17, ["demo"]);
+    let (one, other) = line.split_at(2);
+    monitor.write(one.as_bytes()).await;
+    // By then it has given up waiting for a line.
+    tokio::time::sleep(second * 3 / 2).await;
+    monitor.write(other.as_bytes()).await;
+    under(&mut monitor, 17).await;
+}
+
+#[tokio::test]
+async fn whoever_asks_takes_two_parts_of_a_line_for_one() {
+    let until_heard = "heard= named= begun=\nuntil [[ $heard ]]; do listen .01; done\necho \"$heard:$named\"";
+    let script = [include_str!("../src/vpc/probe.sh"), until_heard].join("\n");
+    let mut command = tokio::process::Command::new("bash");
+    command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().expect("bash starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(b"12 pa").await.expect("taken");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    stdin.write_all(b"ir0 pair1\n").await.expect("taken");
+    let said = child.wait_with_output().await.expect("it ends");
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "12: pair0 pair1\n");
 }
 
 #[tokio::test]
@@ -221,6 +250,6 @@ async fn an_image_without_what_it_takes_says_that_nobody_was_asked() {
     lab.gateways[0].sh(&format!("chmod +x {}/ip", folder.path().display()));
     let others = "for tool in bash head kill sha1sum iptables-nft iptables-nft-save; do ln -s $(command -v $tool) $0/; done";
     lab.gateways[0].sh(&format!("bash -c '{others}' {}", folder.path().display()));
-    let mut monitor = Monitor::start_with(&lab.gateways[0], MINUTE, Some(folder.path())).await;
+    let mut monitor = Monitor::start_with(&lab.gateways[0], MINUTE, Some(folder.path()), "").await;
     assert_eq!(monitor.answer("demo", 1).await.near, Near::NotAsked);
 }

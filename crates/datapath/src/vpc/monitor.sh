@@ -2,7 +2,8 @@
 #
 # The first heartbeat says that it listens. Each later one has the digest of a listing. It lists every so many seconds,
 # because iptables has no monitor, and prints a digest that is another one, or every fourth; and it lists whenever a line
-# is read, which it repeats; one that begins with a `p` is for whoever asks the tunnels' peers. Of IPv6 it hears nothing: it has much to say after every new link, and no tunnel uses it.
+# is read, which it repeats; one that begins with a `p` is for whoever asks the tunnels' peers. Of IPv6 it hears nothing: it has
+# much to say after every new link, and no tunnel uses it.
 read -r interval change pace <<<"$input"
 ip -4 monitor link address route netconf </dev/null &
 monitor=$!
@@ -21,18 +22,23 @@ listening() {
   done </proc/net/netlink
   return 1
 }
-# Waits for a line, or ends with the input: of `read`, 1 is its end and more than 128 is its time-out. A line that has not come
-# whole by then is read on from there.
+# Waits for a line, or ends with the input: of `read`, 1 is its end and more than 128 is its time-out, at which it gives what
+# has come of a line.
 pause() {
-  local part= status
+  local part=
   line=
-  read -r -t "$1" part
-  status=$?
-  [[ $status -ne 1 ]] || exit 0
-  unread+=$part
-  [[ $status -eq 0 ]] || return 0
-  line=$unread
-  unread=
+  IFS= read -r -t "$1" part
+  case $? in
+    0) line=$begun$part begun= ;;
+    1) exit 0 ;;
+    *) begun+=$part ;;
+  esac
+}
+# The same, after what came before there was anybody to take it.
+next_line() {
+  line=${early[0]-}
+  early=("${early[@]:1}")
+  [[ $line ]] || pause "$1"
 }
 # One that hangs is not waited for.
 leave() {
@@ -48,10 +54,13 @@ beat() {
   # Not left to the script, which may have been killed; and by a signal of its own, to tell it apart.
   trap leave EXIT
   tries=0
+  early=()
+  begun=
   until listening; do
     tries=$((tries + 1))
     [[ $tries -le 250 ]] || exit 1
     pause 0.02
+    [[ ! $line ]] || early+=("$line")
   done
   echo causeway-alive
   exec 5>&1
@@ -60,7 +69,7 @@ beat() {
   announce=${PROBER[1]}
   said=
   silent=0
-  while pause "$interval" && kill -0 "$monitor" 2>/dev/null && kill -0 "$prober" 2>/dev/null; do
+  while next_line "$interval" && kill -0 "$monitor" 2>/dev/null && kill -0 "$prober" 2>/dev/null; do
     if [[ $line == p* ]]; then
       echo "${line#p}" >&"$announce"
       continue

@@ -15,19 +15,20 @@
 some=40
 far_share=12
 declare -A to gre streak was far_was rx tx
-router= from= unread=
+router= from=
 # Waits for a number, the newest of which counts, and for which links have changed with it (`+`: many); or ends with the input.
-# A line that has not come whole when the time is over is read on from there the next time.
+# At its time-out `read` gives what has come of a line: on a busy machine that is often not all.
 listen() {
-  local line= status
-  read -r -t "$1" line
-  status=$?
-  [[ $status -ne 1 ]] || exit 0
-  unread+=$line
-  [[ $status -eq 0 && $unread ]] || return 0
-  heard=${unread%% *}
-  named+=${unread#"$heard"}
-  unread=
+  local part= line
+  IFS= read -r -t "$1" part
+  case $? in
+    0) line=$begun$part begun= ;;
+    1) exit 0 ;;
+    *) begun+=$part && return ;;
+  esac
+  [[ $line ]] || return 0
+  heard=${line%% *}
+  named+=${line#"$heard"}
 }
 tunnels() {
   local first word link rest
@@ -227,7 +228,7 @@ ask() {
 # just changed its mind, is asked every second; many tunnels take longer than few. Those that a round has still to ask wait
 # in a queue, and what is new goes before them; what is said to have changed is asked at once.
 probe() {
-  local number=$1 pace=$2 last=-1000 next=0 period now i link quota=0 asked heard= named= changed
+  local number=$1 pace=$2 last=-1000 next=0 period now i link quota=0 asked heard= named= changed begun=
   local -a order queue=() late fresh some_of
   local has_ping= has_use=
   # A command that has begun is waited for: none is left behind.

@@ -19,11 +19,16 @@ pub(crate) struct Monitor {
 
 impl Monitor {
     pub(crate) async fn start(netns: &Netns, interval: Duration) -> Self {
-        Self::start_with(netns, interval, None).await
+        Self::start_with(netns, interval, None, "").await
     }
 
-    /// With the tools of one folder, if not with all.
-    pub(crate) async fn start_with(netns: &Netns, interval: Duration, tools: Option<&Path>) -> Self {
+    /// With the tools of one folder, if not with all, and with something said to it before it listens.
+    pub(crate) async fn start_with(
+        netns: &Netns,
+        interval: Duration,
+        tools: Option<&Path>,
+        early: &str,
+    ) -> Self {
         let mut command = tokio::process::Command::new("/usr/bin/nsenter");
         if let Some(tools) = tools {
             command.env("PATH", tools);
@@ -34,6 +39,7 @@ impl Monitor {
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut monitor = Self { child, lines };
         monitor.write(&Script::input(interval, 1, Duration::from_secs(1))).await;
+        monitor.write(early.as_bytes()).await;
         assert_eq!(monitor.heard().await, Heard::Listening);
         monitor
     }
