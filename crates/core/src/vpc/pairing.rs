@@ -173,7 +173,8 @@ mod tests {
             let names_one = |it: &Agreement| forged.iter().any(|end| words(it).contains(&end.name));
             for (before, now) in before.iter().zip(&after).filter(|(before, now)| before != now) {
                 let is_named = match now {
-                    Agreement::Mismatch(_) => names_one(now),
+                    // What did not agree before may have one more to be compared with, now that another is spoken for.
+                    Agreement::Mismatch(_) => names_one(now) || matches!(before, Agreement::Mismatch(_)),
                     // There is one too many between the two gateways, which is said where it may belong.
                     Agreement::Several(_) => after.iter().any(names_one),
                     _ => *now == Agreement::Agreed,

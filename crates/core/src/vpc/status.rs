@@ -156,7 +156,9 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
     match verdict {
         compile::Verdict::Up { want, gateway, located, arp_off, hindered, reach, doubt, unclamped } => {
             if is_said(tunnel, &reach) {
-                return None;
+                // How the ends are declared is known without anybody's answer.
+                ends::set_condition(&mut status, state, tunnel);
+                return (status != tunnel.status).then_some(status);
             }
             fill(&mut status, state, want, gateway, located, doubt.is_some());
             let sentence = up_sentence(state, want, gateway);
