@@ -111,8 +111,8 @@ fn routes_keep_who_made_them_and_those_for_a_type_of_service_are_no_obstacle() {
         [
             "0.0.0.0/0 via 10.0.1.1 dev eth0 proto 3 metric 0",
             "9.1.0.0/16 dev eth0 proto 4 metric 50",
-            "9.2.0.0/16 proto 3 metric 0",
-            "9.3.0.0/16 proto 3 metric 0",
+            "9.2.0.0/16, which leads nowhere proto 3 metric 0",
+            "9.3.0.0/16, which leads nowhere proto 3 metric 0",
             "9.5.0.1/32 dev eth0 proto 3 metric 0",
             "10.0.1.0/24 dev eth0 proto 2 metric 0",
             "10.9.9.2/32 dev eth0 proto 2 metric 0",
