@@ -53,6 +53,10 @@ async fn workloads_of_two_clusters_transfer_what_arrives_as_it_was_sent() {
     let alone = one.causeway(&["check"]).await;
     assert_eq!((alone.code, alone.err.contains("name the second cluster")), (2, true), "{alone:?}");
 
+    // An end that has not noticed yet that it is healed would say so in the archive.
+    for cluster in [&one, &two] {
+        cluster.up("demo").await;
+    }
     let archive = sandbox.folder().join("logs").join("gathered.tar.gz");
     let file = archive.to_str().expect("text");
     let said = causeway(&one, &two, "gather", &["--file", file]).await;

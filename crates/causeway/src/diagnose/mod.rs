@@ -12,6 +12,7 @@ mod finding;
 mod hops;
 mod look;
 mod reasons;
+mod said;
 mod site;
 mod view;
 mod walk;
@@ -27,6 +28,7 @@ use causeway_datapath::vpc::Beyond;
 use clap::ValueEnum;
 use futures::StreamExt;
 use futures::future::join_all;
+use jiff::Timestamp;
 
 use crate::clusters::{Cluster, Clusters, Reached, Trouble};
 use crate::table::{print, terminal};
@@ -176,7 +178,8 @@ async fn follow(near: &Site, others: &[&Site], tunnel: &Tunnel, target: Option<I
     let (end, far) = tokio::join!(near.end(tunnel, beyond), other_end(near, others, tunnel));
     let is_behind =
         |target: &Ipv4Addr| end.want.as_ref().is_none_or(|want| want.tunnel.remote_range.contains(*target));
-    let facts = Facts { target: target.filter(is_behind), near: end, far };
+    let now = Timestamp::now().as_second();
+    let facts = Facts { target: target.filter(is_behind), near: end, far, now };
     Diagnosis::new(&near.name, tunnel, walk::walk(&facts))
 }
 
