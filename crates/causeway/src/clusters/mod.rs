@@ -18,6 +18,8 @@ use kubeconfig::Kubeconfigs;
 #[cfg(feature = "diagnose")]
 pub(crate) use list::{Listed, list};
 pub(crate) use trouble::Trouble;
+#[cfg(feature = "diagnose")]
+pub(crate) use trouble::{is_nobody_there, plain};
 
 /// Which cluster a command is about.
 #[derive(Debug, clap::Args)]
