@@ -363,6 +363,19 @@ async fn what_cannot_be_seen_is_said_and_is_no_success() {
     assert!(blind.out.contains("broken at far in cluster1"), "{blind:?}");
     let half = one.causeway(&["diagnose", "-o", "json"]).await;
     assert_eq!(document(&half)["tunnels"][0]["broken"], "underlay", "there is no other end: {half:?}");
+    for (args, words) in [
+        (&["diagnose", "-n", "ns2", "ns1/demo"][..], "`ns1/demo` is of namespace ns1, while -n says ns2"),
+        (&["diagnose", ""], "`` names no tunnel"),
+        (&["diagnose", "/"], "`/` names no tunnel"),
+        (
+            &["diagnose", "--to", "10.9.9.9"],
+            "10.9.9.9 is not behind tunnel ns1/demo, which leads to 242.1.0.0/16",
+        ),
+    ] {
+        let refused = one.causeway(args).await;
+        assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{refused:?}");
+        assert!(refused.err.contains(words), "{refused:?}");
+    }
     let nowhere = one.causeway(&["diagnose", "--kubeconfig", "/nonexistent"]).await;
     assert_eq!(nowhere.code, 2, "{nowhere:?}");
     assert!(nowhere.err.contains("there is no such file"), "{nowhere:?}");

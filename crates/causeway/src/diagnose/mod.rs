@@ -7,6 +7,7 @@
 //!
 //! [`look`] reads a cluster, [`site`] its gateways; [`walk`] and [`hops`], which decide, are given [`facts`] and nothing else.
 
+mod asked;
 mod facts;
 mod finding;
 mod hops;
@@ -52,7 +53,7 @@ pub(crate) struct Args {
     /// Tunnels of all namespaces, as without it.
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
-    /// An address behind the peer that should answer pings; tunnels that do not lead to it are walked without.
+    /// An address behind the peer that should answer pings; of several tunnels those that do not lead to it are walked without.
     #[arg(long, value_name = "ADDRESS")]
     to: Option<Ipv4Addr>,
     /// How to print.
@@ -74,7 +75,12 @@ const UNSEEN: u8 = 2;
 
 /// Exits with 0 if all is well, with 1 if a hop is broken, and with 2 if that could not be seen.
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let reached = match args.clusters.reach().await {
+    let is_meant = asked::name(args.tunnel.as_deref(), args.namespace.as_deref());
+    let reached = match is_meant {
+        Ok(()) => args.clusters.reach().await,
+        Err(trouble) => Err(trouble),
+    };
+    let reached = match reached {
         Ok(reached) => reached,
         Err(trouble) => {
             writeln!(io::stderr(), "error: {trouble}")?;
@@ -87,7 +93,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Output::Text => document.text(terminal().map(|(columns, _)| columns)),
     };
     print(&text)?;
-    for line in document.complaints() {
+    for line in document.asides().chain(document.complaints()) {
         writeln!(io::stderr(), "{line}")?;
     }
     Ok(document.code().into())
@@ -133,6 +139,16 @@ async fn diagnose(args: &Args, reached: Reached) -> Document {
         let names: Vec<String> = all.iter().map(|tunnel| tunnel.key.to_string()).collect();
         let (namespace, name) = args.named(name);
         document.push(Diagnosis::missing(&near.name, namespace.unwrap_or_default(), name, &names));
+    }
+    if let Some(target) = args.to {
+        let ranges: Vec<_> = chosen.iter().map(|it| (it.key.clone(), near.range_behind(it))).collect();
+        match asked::elsewhere(target, &ranges) {
+            Ok(asides) => asides.into_iter().for_each(|aside| document.put_aside(aside)),
+            Err(trouble) => {
+                document.complain(Some(&near.name), &trouble);
+                return document.done();
+            }
+        }
     }
     let walks = chosen.into_iter().map(|tunnel| follow(near, &others, tunnel, args.to));
     let mut walks = futures::stream::iter(walks).buffered(AT_ONCE);
