@@ -53,6 +53,19 @@ async fn workloads_of_two_clusters_transfer_what_arrives_as_it_was_sent() {
     let alone = one.causeway(&["check"]).await;
     assert_eq!((alone.code, alone.err.contains("name the second cluster")), (2, true), "{alone:?}");
 
+    let copy = sandbox.folder().join("logs").join("copy.kubeconfig");
+    std::fs::copy(&one.kubeconfig, &copy).expect("a copy");
+    for second in [&one.kubeconfig, &copy] {
+        let files = [&one.kubeconfig, second].map(|file| file.to_str().expect("text"));
+        let same = one.causeway(&["check", "--kubeconfig", files[0], "--kubeconfig", files[1]]).await;
+        assert_eq!((same.code, same.out.as_str()), (2, ""), "{same:?}");
+        assert!(same.err.contains("the two clusters are one and the same"), "{same:?}");
+    }
+
+    // An end that has not noticed yet that it is healed would say so in the archive.
+    for cluster in [&one, &two] {
+        cluster.up("demo").await;
+    }
     let archive = sandbox.folder().join("logs").join("gathered.tar.gz");
     let file = archive.to_str().expect("text");
     let said = causeway(&one, &two, "gather", &["--file", file]).await;
@@ -78,5 +91,5 @@ async fn workloads_of_two_clusters_transfer_what_arrives_as_it_was_sent() {
         assert!(token.len() > 20 && !held.contains(token), "the broker's token in {}", cluster.name);
     }
     let again = causeway(&one, &two, "gather", &["--file", file]).await;
-    assert_ne!(again.code, 0, "an archive that is there is not overwritten: {again:?}");
+    assert_eq!(again.code, 2, "an archive that is there is not overwritten: {again:?}");
 }

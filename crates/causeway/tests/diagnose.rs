@@ -265,6 +265,8 @@ async fn each_fault_is_named_by_its_hop() {
     let lab = Lab { one: sandbox.cluster(1).await, two: sandbox.cluster(2).await };
     lab.one.comes_to_reach(SERVER).await;
     for cluster in [&lab.one, &lab.two] {
+        // What it says then it says until the end.
+        cluster.up("demo").await;
         sandbox.hold(cluster).await;
     }
     for both in [true, false] {
@@ -295,6 +297,44 @@ async fn each_fault_is_named_by_its_hop() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_tunnel_that_the_other_end_calls_down_is_not_called_well() {
+    let sandbox = Sandbox::start(&["--iptables", "nft"]).await;
+    let lab = Lab { one: sandbox.cluster(1).await, two: sandbox.cluster(2).await };
+    lab.one.comes_to_reach(SERVER).await;
+    lab.one.up("demo").await;
+    // What the VPC's own addresses send ends here; what the gateway asks, and who has a global address, passes.
+    lab.two.in_gateway("gw1", "iptables -I FORWARD -s 10.0.1.0/24 -j DROP").await.ok();
+    let message = lab.one.down("demo", "SilentBehindPeer").await;
+    let files = [&lab.two.kubeconfig, &lab.one.kubeconfig].map(|file| file.to_str().expect("text"));
+    let args = ["diagnose", "demo", "--kubeconfig", files[0], "--kubeconfig", files[1]];
+    let said = lab.two.causeway(&args).await;
+    assert_eq!((said.code, said.out.contains("all is well")), (1, false), "{said:?}");
+    assert!(said.out.contains("broken at far in cluster1"), "{said:?}");
+    let said = lab.two.causeway(&[&args[..], &["-o", "json"]].concat()).await;
+    let tunnel = &document(&said)["tunnels"][0];
+    let last = tunnel["hops"].as_array().and_then(|hops| hops.last()).cloned().unwrap_or_default();
+    assert_eq!((&tunnel["broken"], &last["cluster"]), (&"far".into(), &"cluster1".into()), "{said:?}");
+    let found = last["found"].as_str().expect("text");
+    assert!(found.contains("SilentBehindPeer") && found.contains(&message), "{found}");
+    // As it says: from there the walk ends at what is broken.
+    assert!(last["remedy"].as_str().is_some_and(|it| it.contains("cluster1 first")), "{last}");
+    let there = ["diagnose", "demo", "--kubeconfig", files[1], "--kubeconfig", files[0]];
+    let there = lab.one.causeway(&there).await;
+    assert!(there.out.contains("broken at far in cluster2"), "{there:?}");
+    let with_target = lab.diagnose(true, &[]).await;
+    assert_eq!(
+        (with_target.code, with_target.out.contains("walk without --to")),
+        (1, true),
+        "{with_target:?}"
+    );
+
+    lab.two.in_gateway("gw1", "iptables -D FORWARD -s 10.0.1.0/24 -j DROP").await.ok();
+    lab.one.up("demo").await;
+    let healed = lab.two.causeway(&args).await;
+    assert_eq!((healed.code, healed.out.contains("all is well")), (0, true), "{healed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_seen_is_said_and_is_no_success() {
     let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
@@ -318,10 +358,24 @@ async fn what_cannot_be_seen_is_said_and_is_no_success() {
     one.create(&support::tunnels::vxlan("demo", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
     one.built("demo").await;
     let blind = refused("pods/exec").await;
-    assert_eq!(blind.code, 2, "{blind:?}");
     assert!(blind.out.contains("unseen: gateway in cluster1"), "{blind:?}");
+    assert_eq!(blind.code, 1, "its object says that nobody answers: {blind:?}");
+    assert!(blind.out.contains("broken at far in cluster1"), "{blind:?}");
     let half = one.causeway(&["diagnose", "-o", "json"]).await;
     assert_eq!(document(&half)["tunnels"][0]["broken"], "underlay", "there is no other end: {half:?}");
+    for (args, words) in [
+        (&["diagnose", "-n", "ns2", "ns1/demo"][..], "`ns1/demo` is of namespace ns1, while -n says ns2"),
+        (&["diagnose", ""], "`` names no tunnel"),
+        (&["diagnose", "/"], "`/` names no tunnel"),
+        (
+            &["diagnose", "--to", "10.9.9.9"],
+            "10.9.9.9 is not behind tunnel ns1/demo, which leads to 242.1.0.0/16",
+        ),
+    ] {
+        let refused = one.causeway(args).await;
+        assert_eq!((refused.code, refused.out.as_str()), (2, ""), "{refused:?}");
+        assert!(refused.err.contains(words), "{refused:?}");
+    }
     let nowhere = one.causeway(&["diagnose", "--kubeconfig", "/nonexistent"]).await;
     assert_eq!(nowhere.code, 2, "{nowhere:?}");
     assert!(nowhere.err.contains("there is no such file"), "{nowhere:?}");

@@ -181,3 +181,63 @@ async fn no_secret_of_any_object_is_in_the_archive() {
     assert!(missed.contains("metrics/it.txt"), "{missed}");
     assert!(!missed.contains("Status {"), "in words: {missed}");
 }
+
+/// A kubeconfig for a server that is spoken to without TLS.
+fn kubeconfig(context: &str, address: std::net::SocketAddr) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": context,
+        "contexts": [{ "name": context, "context": { "cluster": "it", "user": "me" } }],
+        "clusters": [{ "name": "it", "cluster": { "server": format!("http://{address}") } }],
+        "users": [{ "name": "me", "user": {} }],
+    })
+    .to_string()
+}
+
+#[tokio::test]
+async fn a_cluster_where_nobody_answers_is_given_up_at_once_and_keeps_no_other_from_being_gathered() {
+    let site = Site::with_tunnels("lively").await;
+    site.put("ns1", site::tunnel("demo")).await;
+    // The kernel takes connections for it, and nobody reads what they bring.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let left = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let nobody = left.local_addr().expect("bound");
+    drop(left);
+    let address = silent.local_addr().expect("bound");
+    let files = [
+        site.write("silent.config", &kubeconfig("silent", address)),
+        site.write("nobody.config", &kubeconfig("nobody", nobody)),
+        site.kubeconfig(),
+    ];
+    let archive = site.folder().join("it.tar.gz");
+    let mut command = site.command(&["gather", "--timeout", "1", "--file"]);
+    command.arg(&archive);
+    for file in &files {
+        command.arg("--kubeconfig").arg(file);
+    }
+    let said = finish(command).await;
+    assert_eq!(said.code, Some(2), "{said:?}");
+    let lines = |start: &str| said.err.lines().filter(|line| line.starts_with(start)).collect::<Vec<_>>();
+    let of_silent = format!("not gathered: silent: given up: http://{address} has not answered within 1 s: ");
+    assert!(matches!(lines("not gathered: silent")[..], [line] if line.starts_with(&of_silent)), "{said:?}");
+    let of_nobody = format!("not gathered: nobody: given up: nothing listens at http://{nobody} ");
+    assert!(matches!(lines("not gathered: nobody")[..], [line] if line.starts_with(&of_nobody)), "{said:?}");
+    assert_eq!(lines("silent: given up").len(), 1, "while others are gathered: {said:?}");
+    assert_eq!(lines("lively: 1 vpcnattunnels").len(), 1, "{said:?}");
+
+    let mut tar = tokio::process::Command::new("tar");
+    tar.arg("-xzOf").arg(&archive);
+    let held = finish(tar).await.out;
+    assert!(held.contains(of_silent.trim_start_matches("not gathered: ")), "it is noted: {held}");
+    assert!(held.contains("\"name\": \"demo\""), "{held}");
+}
+
+#[tokio::test]
+async fn an_archive_that_cannot_be_made_is_told_in_a_sentence() {
+    let site = Site::with_tunnels("one").await;
+    let mut command = site.command(&["gather", "--file", "/nonexistent/it.tar.gz", "--kubeconfig"]);
+    command.arg(site.kubeconfig());
+    let said = finish(command).await;
+    assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{said:?}");
+    let why = "error: cannot make the archive /nonexistent/it.tar.gz: no such file or directory\n";
+    assert_eq!(said.err, why);
+}

@@ -130,10 +130,18 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn check(args: &Args) -> Result<Document, Trouble> {
+    if let Some(name) = args.clusters.repeated() {
+        return Err(one_and_the_same(&format!("{name} is given twice")));
+    }
     let mut reached = args.clusters.reach().await?.into_iter();
     let (from_context, near) = reached.next().ok_or_else(|| Trouble::new("no cluster was given"))?;
     let near = near?;
     let other = reached.next();
+    if let Some((_, Ok(far))) = &other
+        && far.server == near.server
+    {
+        return Err(one_and_the_same(&format!("both lead to {}", near.server)));
+    }
     let speaker = match &args.from {
         Some(pod) => pod.clone(),
         None => {
@@ -181,6 +189,12 @@ async fn check(args: &Args) -> Result<Document, Trouble> {
         to: Place { cluster: to_context, pod: listener.map(|pod| pod.to_string()), address: Some(address) },
         report,
     })
+}
+
+fn one_and_the_same(how: &str) -> Trouble {
+    Trouble::new(format!(
+        "the two clusters are one and the same ({how}), and nothing would cross a tunnel: name two that differ"
+    ))
 }
 
 /// The pod that is spoken to, if one was chosen, and its address.

@@ -18,6 +18,8 @@ use kubeconfig::Kubeconfigs;
 #[cfg(feature = "diagnose")]
 pub(crate) use list::{Listed, list};
 pub(crate) use trouble::Trouble;
+#[cfg(feature = "diagnose")]
+pub(crate) use trouble::{is_nobody_there, plain};
 
 /// Which cluster a command is about.
 #[derive(Debug, clap::Args)]
@@ -68,6 +70,16 @@ impl Clusters {
     pub(crate) async fn reach(&self) -> Result<Reached, Trouble> {
         reach(&self.kubeconfig, &self.context, false).await
     }
+
+    /// A kubeconfig or context that was given twice, which counts once.
+    #[cfg(feature = "diagnose")]
+    pub(crate) fn repeated(&self) -> Option<String> {
+        let files =
+            self.kubeconfig.iter().flat_map(|path| listed_parts(path)).map(|file| file.display().to_string());
+        let contexts =
+            self.context.iter().flat_map(|text| text.split(',')).map(|name| name.trim().to_owned());
+        first_repeated(files).or_else(|| first_repeated(contexts))
+    }
 }
 
 /// Connects to the clusters of some contexts, or of all; without any to that of the current one. Of several kubeconfigs each
@@ -103,21 +115,32 @@ async fn reach_several(files: &[PathBuf], contexts: &[String], all: bool) -> Res
     Ok(told_apart.collect())
 }
 
-/// Files that were given one by one, or several in one text. A name may have a comma of its own.
+/// What comes a second time.
+#[cfg(feature = "diagnose")]
+fn first_repeated(mut names: impl Iterator<Item = String>) -> Option<String> {
+    let mut before = std::collections::BTreeSet::new();
+    names.find(|name| !name.is_empty() && !before.insert(name.clone()))
+}
+
+/// Files that were given one by one, or several in one text.
 fn listed_files(asked: &[PathBuf]) -> Vec<PathBuf> {
-    let parts = |path: &PathBuf| match path.to_str() {
-        Some(text) if !path.exists() => {
-            text.split(',').filter(|it| !it.is_empty()).map(PathBuf::from).collect()
-        }
-        _ => vec![path.clone()],
-    };
     let mut files: Vec<PathBuf> = Vec::new();
-    for file in asked.iter().flat_map(parts) {
+    for file in asked.iter().flat_map(|path| listed_parts(path)) {
         if !files.contains(&file) {
             files.push(file);
         }
     }
     files
+}
+
+/// The files that a text lists. A name may have a comma of its own.
+fn listed_parts(path: &Path) -> Vec<PathBuf> {
+    match path.to_str() {
+        Some(text) if !path.exists() => {
+            text.split(',').filter(|it| !it.is_empty()).map(PathBuf::from).collect()
+        }
+        _ => vec![path.to_owned()],
+    }
 }
 
 /// A cluster and the way to it.

@@ -2,6 +2,8 @@
 
 use std::error::Error;
 use std::io;
+#[cfg(feature = "diagnose")]
+use std::time::Duration;
 
 use causeway_controller::words::describe;
 use kube::config::{KubeconfigError, LoadDataError};
@@ -28,6 +30,12 @@ impl Trouble {
             error => unreachable(error, server),
         };
         Self::new(known.unwrap_or_else(|| format!("{server}: {}", describe(error))))
+    }
+
+    /// Of a server that takes a request and is silent.
+    #[cfg(feature = "diagnose")]
+    pub(crate) fn of_silence(server: &str, limit: Duration) -> Self {
+        Self::new(silent(server, limit.as_secs()))
     }
 
     /// Of a context that cannot be used.
@@ -68,6 +76,27 @@ fn answered(code: u16, message: &str, server: &str) -> Option<String> {
     }
 }
 
+fn silent(server: &str, seconds: impl std::fmt::Display) -> String {
+    format!("{server} has not answered within {seconds} s: is it an API server, has it too much to do?")
+}
+
+/// Whether a request went wrong because nobody is there to answer any: it could not be sent, or nothing came back in time.
+/// A connection that breaks says nothing of the next one.
+#[cfg(feature = "diagnose")]
+pub(crate) fn is_nobody_there(error: &kube::Error) -> bool {
+    use io::ErrorKind as K;
+    let broke = |error: &io::Error| {
+        matches!(error.kind(), K::ConnectionReset | K::ConnectionAborted | K::UnexpectedEof | K::BrokenPipe)
+    };
+    match error {
+        kube::Error::Auth(_) => true,
+        kube::Error::Service(_) | kube::Error::HyperError(_) => {
+            !causes(error).filter_map(<dyn Error>::downcast_ref).any(broke)
+        }
+        _ => false,
+    }
+}
+
 /// Why there was no answer, if that is something people know how to mend.
 fn unreachable(error: &kube::Error, server: &str) -> Option<String> {
     if let Some(error) = find::<rustls::Error>(error) {
@@ -79,6 +108,13 @@ fn unreachable(error: &kube::Error, server: &str) -> Option<String> {
         return Some(format!(
             "there is no host {host} that this machine knows of: is the server's address in the kubeconfig right, is a VPN down?"
         ));
+    }
+    let late = causes(error).find_map(|cause| {
+        let said = cause.to_string();
+        Some(said.strip_prefix("the API server has not answered within ")?.strip_suffix(" s")?.to_owned())
+    });
+    if let Some(seconds) = late {
+        return Some(silent(server, seconds));
     }
     // One I/O error may lie in another that says nothing.
     causes(error).filter_map(<dyn Error>::downcast_ref).find_map(|error| cut_off(error, server))
@@ -145,7 +181,7 @@ fn is_about_us(alert: AlertDescription) -> bool {
 }
 
 /// Without `(os error 113)`.
-pub(super) fn plain(error: &io::Error) -> String {
+pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
@@ -194,6 +230,23 @@ mod tests {
         let reset = io::Error::other(io::Error::from(io::ErrorKind::ConnectionReset));
         let said = Trouble::of_server(&kube::Error::Service(Box::new(reset)), SERVER).to_string();
         assert!(said.starts_with("https://10.0.0.1:6443 closed the connection without an answer"), "{said}");
+    }
+
+    #[test]
+    fn silence_is_told_in_a_sentence_and_is_nobody_there_as_a_broken_connection_is_not() {
+        let late = kube::Error::Service("the API server has not answered within 30 s".into());
+        let said = Trouble::of_server(&late, SERVER).to_string();
+        assert!(said.starts_with("https://10.0.0.1:6443 has not answered within 30 s: "), "{said}");
+        let of = |kind: io::ErrorKind| kube::Error::Service(Box::new(io::Error::from(kind)));
+        let status = Status::failure("no", "Reason").with_code(503);
+        for (error, is_so) in [
+            (late, true),
+            (of(io::ErrorKind::ConnectionRefused), true),
+            (of(io::ErrorKind::ConnectionReset), false),
+            (kube::Error::Api(Box::new(status)), false),
+        ] {
+            assert_eq!(is_nobody_there(&error), is_so, "{error}");
+        }
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(super) struct Facts {
     pub(super) far: Far,
     /// The address behind the peer that is to answer, if one was given.
     pub(super) target: Option<Ipv4Addr>,
+    /// When that was, in seconds since 1970.
+    pub(super) now: i64,
 }
 
 /// The other end.

@@ -7,11 +7,13 @@
 //!
 //! [`look`] reads a cluster, [`site`] its gateways; [`walk`] and [`hops`], which decide, are given [`facts`] and nothing else.
 
+mod asked;
 mod facts;
 mod finding;
 mod hops;
 mod look;
 mod reasons;
+mod said;
 mod site;
 mod view;
 mod walk;
@@ -27,6 +29,7 @@ use causeway_datapath::vpc::Beyond;
 use clap::ValueEnum;
 use futures::StreamExt;
 use futures::future::join_all;
+use jiff::Timestamp;
 
 use crate::clusters::{Cluster, Clusters, Reached, Trouble};
 use crate::table::{print, terminal};
@@ -50,7 +53,7 @@ pub(crate) struct Args {
     /// Tunnels of all namespaces, as without it.
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
-    /// An address behind the peer that should answer pings; tunnels that do not lead to it are walked without.
+    /// An address behind the peer that should answer pings; of several tunnels those that do not lead to it are walked without.
     #[arg(long, value_name = "ADDRESS")]
     to: Option<Ipv4Addr>,
     /// How to print.
@@ -72,7 +75,12 @@ const UNSEEN: u8 = 2;
 
 /// Exits with 0 if all is well, with 1 if a hop is broken, and with 2 if that could not be seen.
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let reached = match args.clusters.reach().await {
+    let is_meant = asked::name(args.tunnel.as_deref(), args.namespace.as_deref());
+    let reached = match is_meant {
+        Ok(()) => args.clusters.reach().await,
+        Err(trouble) => Err(trouble),
+    };
+    let reached = match reached {
         Ok(reached) => reached,
         Err(trouble) => {
             writeln!(io::stderr(), "error: {trouble}")?;
@@ -85,7 +93,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Output::Text => document.text(terminal().map(|(columns, _)| columns)),
     };
     print(&text)?;
-    for line in document.complaints() {
+    for line in document.asides().chain(document.complaints()) {
         writeln!(io::stderr(), "{line}")?;
     }
     Ok(document.code().into())
@@ -132,6 +140,16 @@ async fn diagnose(args: &Args, reached: Reached) -> Document {
         let (namespace, name) = args.named(name);
         document.push(Diagnosis::missing(&near.name, namespace.unwrap_or_default(), name, &names));
     }
+    if let Some(target) = args.to {
+        let ranges: Vec<_> = chosen.iter().map(|it| (it.key.clone(), near.range_behind(it))).collect();
+        match asked::elsewhere(target, &ranges) {
+            Ok(asides) => asides.into_iter().for_each(|aside| document.put_aside(aside)),
+            Err(trouble) => {
+                document.complain(Some(&near.name), &trouble);
+                return document.done();
+            }
+        }
+    }
     let walks = chosen.into_iter().map(|tunnel| follow(near, &others, tunnel, args.to));
     let mut walks = futures::stream::iter(walks).buffered(AT_ONCE);
     while let Some(diagnosis) = walks.next().await {
@@ -176,7 +194,8 @@ async fn follow(near: &Site, others: &[&Site], tunnel: &Tunnel, target: Option<I
     let (end, far) = tokio::join!(near.end(tunnel, beyond), other_end(near, others, tunnel));
     let is_behind =
         |target: &Ipv4Addr| end.want.as_ref().is_none_or(|want| want.tunnel.remote_range.contains(*target));
-    let facts = Facts { target: target.filter(is_behind), near: end, far };
+    let now = Timestamp::now().as_second();
+    let facts = Facts { target: target.filter(is_behind), near: end, far, now };
     Diagnosis::new(&near.name, tunnel, walk::walk(&facts))
 }
 

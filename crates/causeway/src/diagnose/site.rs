@@ -50,6 +50,15 @@ impl Site {
         self.seen.state.tunnels().filter(leads).min_by_key(|tunnel| (tunnel.created, tunnel.key.clone()))
     }
 
+    /// What lies behind the peer of a tunnel, where that is known.
+    pub(super) fn range_behind(&self, tunnel: &Tunnel) -> Option<Ipv4Cidr> {
+        let Ok(Ends::ByGateway { gateway, .. }) = tunnel.spec.as_ref().map(|spec| &spec.ends) else {
+            return None;
+        };
+        let task = compile::gateway(&self.seen.state, gateway)?;
+        wanted(&task.want, &tunnel.key).map(|wanted| wanted.tunnel.remote_range)
+    }
+
     /// One end of a tunnel; packets are asked about it only where its link is up.
     pub(super) async fn end(&self, tunnel: &Tunnel, beyond: Beyond) -> End {
         let state = &self.seen.state;

@@ -18,6 +18,9 @@ pub(super) struct Document {
     warnings: Vec<String>,
     /// Clusters that could not be asked.
     errors: Vec<Complaint>,
+    /// What is said beside it, to whoever asked.
+    #[serde(skip)]
+    asides: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -124,6 +127,15 @@ impl Document {
     /// What should be known although packets do not end at it.
     pub(super) fn warn(&mut self, warning: String) {
         self.warnings.push(warning);
+    }
+
+    /// What whoever asked should know of the question.
+    pub(super) fn put_aside(&mut self, aside: String) {
+        self.asides.push(aside);
+    }
+
+    pub(super) fn asides(&self) -> impl Iterator<Item = String> {
+        self.asides.iter().map(|aside| format!("note: {aside}"))
     }
 
     /// Why a cluster, or something of it, could not be seen.

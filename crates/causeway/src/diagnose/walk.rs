@@ -9,6 +9,7 @@ use causeway_datapath::vpc::{Answers, Echo};
 use super::facts::{End, Facts, Far};
 use super::finding::{Finding, Hop, up_to_the_first_broken};
 use super::hops::{self, seen, unlooked_at};
+use super::said;
 
 /// Walks.
 pub(super) fn walk(facts: &Facts) -> Vec<Finding> {
@@ -29,10 +30,10 @@ pub(super) fn walk(facts: &Facts) -> Vec<Finding> {
     let beyond = far.map(|far| [hops::vpc(far), hops::nat(far)]);
     let hops = here.into_iter().chain(there.into_iter().flatten()).chain(between).chain(through);
     let hops = hops.chain(beyond.into_iter().flatten()).chain([behind(facts)]);
-    up_to_the_first_broken(hops.flatten())
+    up_to_the_first_broken(hops.flatten().chain(said::otherwise(facts)))
 }
 
-fn seen_far(facts: &Facts) -> Option<&End> {
+pub(super) fn seen_far(facts: &Facts) -> Option<&End> {
     match &facts.far {
         Far::Seen(far) => Some(far),
         Far::NotGiven | Far::NoneBack { .. } => None,
@@ -278,7 +279,7 @@ fn did_answer(near: &End) -> bool {
 
 impl Facts {
     /// What the peer's cluster is called, where it was not looked at.
-    fn peer_cluster(&self) -> String {
+    pub(super) fn peer_cluster(&self) -> String {
         use causeway_core::vpc::objects::Ends;
         match self.near.tunnel.spec.as_ref().map(|spec| &spec.ends) {
             Ok(Ends::ByGateway { peer, .. }) => peer.cluster.to_string(),

@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 
-use causeway_core::Truth;
 use causeway_core::vpc::ends::{PEER_AGREES, SEVERAL_ENDS};
 use causeway_core::vpc::have::{Have, Link};
 use causeway_core::vpc::objects::{Ends, Peer, Tunnel, TunnelSpec};
@@ -12,12 +11,14 @@ use causeway_core::vpc::{
     Action, Filter, Inbound, LAN_LINK, Nat, Problem, Route, TunnelKind, TunnelWant, UNDERLAY_LINK, Variant,
     Want, model, plan,
 };
+use causeway_core::{Condition, Truth};
 use causeway_datapath::vpc::{Answers, Echo};
 
 use super::facts::{End, Facts, Far, Held, Leader, Reason, Unlooked, Wanted};
 use super::finding::{Finding, Hop, Verdict};
 use super::walk::walk;
 
+const NOW: i64 = 1_800_000_000;
 const VXLAN: TunnelKind = TunnelKind::Vxlan { vni: 100, port: 4789 };
 
 /// The end of `cluster1` or `cluster2`, all of it as it should be.
@@ -90,7 +91,7 @@ fn end(number: u8) -> End {
 }
 
 fn both() -> Facts {
-    Facts { near: end(1), far: Far::Seen(Box::new(end(2))), target: None }
+    Facts { near: end(1), far: Far::Seen(Box::new(end(2))), target: None, now: NOW }
 }
 
 fn far(facts: &mut Facts) -> &mut End {
@@ -318,4 +319,58 @@ fn what_lies_behind_the_peer_is_told_by_who_was_the_last_to_answer() {
         ask(facts, Echo::Silent, Echo::Silent);
         answers(&mut facts.near).gateway = Echo::Silent;
     });
+}
+
+#[test]
+fn what_an_end_says_of_itself_is_not_passed_over_where_no_hop_shows_why() {
+    let says = |end: &mut End, truth: Truth, seconds: i64| {
+        let condition = Condition {
+            kind: READY.into(),
+            status: truth,
+            reason: "SilentBehindPeer".into(),
+            message: "nobody answers".into(),
+            observed_generation: Some(1),
+            since: Some(NOW - seconds),
+        };
+        end.tunnel.status.conditions = [condition].into_iter().collect();
+    };
+    for (truth, seconds, found) in [
+        (Truth::False, 45, "Ready=False for 45 s: SilentBehindPeer: nobody answers"),
+        (Truth::Unknown, 600, "Ready=Unknown for 10 min: SilentBehindPeer: nobody answers"),
+        (Truth::False, -5, "Ready=False for 0 s: "),
+        (Truth::False, 86_400, "Ready=False for 24 h: "),
+    ] {
+        broken_at(Hop::Far, "cluster2", found, |facts| says(far(facts), truth, seconds));
+        broken_at(Hop::Far, "cluster1", found, |facts| says(&mut facts.near, truth, seconds));
+        broken_at(Hop::Far, "cluster1", found, |facts| {
+            facts.far = Far::NotGiven;
+            says(&mut facts.near, truth, seconds);
+        });
+    }
+    // Whichever end it is, the walk to try is the one that begins at the other.
+    for is_near in [true, false] {
+        let mut facts = both();
+        says(if is_near { &mut facts.near } else { far(&mut facts) }, Truth::False, 1);
+        let last = walk(&facts).pop().expect("a hop");
+        assert!(last.remedy.is_some_and(|remedy| remedy.contains("of cluster2 first")), "{is_near}");
+    }
+    let mut asked = Facts { target: Some(Ipv4Addr::new(242, 2, 1, 20)), ..both() };
+    answers(&mut asked.near).target = Echo::Answered(100);
+    says(&mut asked.near, Truth::False, 1);
+    let last_of_asked = walk(&asked).pop().expect("a hop");
+    assert!(last_of_asked.remedy.is_some_and(|remedy| remedy.contains("without --to")));
+    broken_at(Hop::Far, "cluster2", "no controller is there", |facts| {
+        says(far(facts), Truth::False, 1);
+        far(facts).leader = Leader::Nobody("nobody leads".into());
+    });
+    // A hop that shows why comes first; an end that is ready is no finding.
+    broken_at(Hop::Nat, "cluster1", "", |facts| {
+        says(far(facts), Truth::False, 1);
+        held(&mut facts.near).steps.push(Action::NatDel { variant: Variant::Nft, spec: String::new() });
+    });
+    let (_, _, verdict, _) = last(|facts| {
+        says(far(facts), Truth::True, 1);
+        says(&mut facts.near, Truth::True, 1);
+    });
+    assert_eq!(verdict, Verdict::Ok);
 }

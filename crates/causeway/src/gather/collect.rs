@@ -9,24 +9,21 @@ use causeway_api::vpc::foreign::{kube_ovn, submariner};
 use causeway_api::vpc::parse::{GATEWAY_CONTAINER, GATEWAY_LABEL};
 use causeway_api::vpc::{GatewayExIp, LooseTunnel};
 use causeway_controller::vpc::exec::PodExec;
-use causeway_controller::words::describe;
 use causeway_core::ObjectKey;
 use causeway_core::rules::Kind;
 use causeway_datapath::Run;
 use http::Request;
+use kube::Resource;
 use kube::api::ListParams;
-use kube::{Client, Resource};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::archive::{Archive, file_name};
 use super::scrub;
-use crate::clusters::{Listed, list};
+use crate::clusters::{Cluster, Listed, Trouble, is_nobody_there, list};
 
 /// What a gateway is asked for.
 const LISTING: &str = include_str!("gateway.sh");
-/// The longest that one request or command may take.
-const LIMIT: Duration = Duration::from_secs(30);
 /// How much of a log is kept of its last 20,000 lines.
 const LOG: usize = 10_000_000;
 /// Where the controller serves its metrics.
@@ -35,7 +32,9 @@ const METRICS_PORT: u16 = 8080;
 /// A cluster whose things are gathered.
 pub(super) struct Collector<'a, W: Write> {
     pub(super) archive: &'a mut Archive<W>,
-    pub(super) client: Client,
+    pub(super) cluster: Cluster,
+    /// The longest that one request or command may take.
+    pub(super) limit: Duration,
     /// Its folder in the archive.
     pub(super) folder: String,
     /// Where the controller runs.
@@ -44,11 +43,56 @@ pub(super) struct Collector<'a, W: Write> {
     pub(super) missed: &'a mut Vec<String>,
 }
 
+/// Why something could not be had.
+enum Unhad {
+    /// That alone.
+    This(String),
+    /// Nobody is there to answer, so that nothing else can be had either.
+    Anything(Trouble),
+}
+
+impl Unhad {
+    /// Said of one thing, whose silence need not be the server's.
+    fn of_this(self) -> Self {
+        match self {
+            Self::This(why) => Self::This(why),
+            Self::Anything(trouble) => Self::This(trouble.to_string()),
+        }
+    }
+}
+
+/// What ends the gathering of a cluster.
+enum End {
+    NobodyThere(Trouble),
+    Unwritten(io::Error),
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Unwritten(error)
+    }
+}
+
 /// A kind to list: its file, its path, and which of its objects.
 type Wanted = (&'static str, String, ListParams);
 
 impl<W: Write> Collector<'_, W> {
-    pub(super) async fn collect(&mut self) -> io::Result<()> {
+    /// Everything, up to the first request that nobody is there to answer: each of the others would wait as long. Says why
+    /// it was given up, if so.
+    pub(super) async fn collect(&mut self) -> io::Result<Option<Trouble>> {
+        writeln!(io::stderr(), "{}: asking {}", self.folder, self.cluster.server)?;
+        match self.everything().await {
+            Ok(()) => Ok(None),
+            Err(End::Unwritten(error)) => Err(error),
+            Err(End::NobodyThere(trouble)) => {
+                self.missed.push(scrub::text(&format!("{}: given up: {trouble}", self.folder)));
+                writeln!(io::stderr(), "{}: given up, nobody answers there", self.folder)?;
+                Ok(Some(trouble))
+            }
+        }
+    }
+
+    async fn everything(&mut self) -> Result<(), End> {
         self.version().await?;
         for (file, path, params) in self.wanted() {
             let objects = self.list(file, &path, params).await?;
@@ -111,27 +155,26 @@ impl<W: Write> Collector<'_, W> {
         wanted
     }
 
-    async fn version(&mut self) -> io::Result<()> {
+    async fn version(&mut self) -> Result<(), End> {
         let server = self.get("/version").await;
-        let server =
-            server.and_then(|text| serde_json::from_str::<Value>(&text).map_err(|it| it.to_string()));
-        let server = self.or_note("the server's version", server).unwrap_or_default();
+        let server = server.and_then(|text| {
+            serde_json::from_str::<Value>(&text).map_err(|error| Unhad::This(error.to_string()))
+        });
+        let server = self.or_note("the server's version", server)?.unwrap_or_default();
         let versions = json!({ "causeway": env!("CARGO_PKG_VERSION"), "server": server });
-        self.add("versions.json", &format!("{versions:#}\n"))
+        Ok(self.add("versions.json", &format!("{versions:#}\n"))?)
     }
 
     /// The objects of a kind, in a file of their own; gives them as they are.
-    async fn list(&mut self, file: &str, path: &str, params: ListParams) -> io::Result<Vec<Value>> {
-        let listed = timeout(LIMIT, list(&self.client, path, params)).await;
-        let listed = match listed {
-            Ok(Ok(Listed::Objects(objects))) => Ok(objects),
+    async fn list(&mut self, file: &str, path: &str, params: ListParams) -> Result<Vec<Value>, End> {
+        let listed = match self.in_time(list(&self.cluster.client, path, params)).await {
+            Ok(Listed::Objects(objects)) => Ok(objects),
             // A kind that is not installed is no loss.
-            Ok(Ok(Listed::Missing)) => return Ok(Vec::new()),
-            Ok(Ok(Listed::Forbidden(why))) => Err(why),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("no answer in time".into()),
+            Ok(Listed::Missing) => return Ok(Vec::new()),
+            Ok(Listed::Forbidden(why)) => Err(Unhad::This(why)),
+            Err(unhad) => Err(unhad),
         };
-        let Some(objects) = self.or_note(file, listed) else { return Ok(Vec::new()) };
+        let Some(objects) = self.or_note(file, listed)? else { return Ok(Vec::new()) };
         let mut scrubbed = objects.clone();
         scrubbed.iter_mut().for_each(scrub::object);
         let text = serde_json::to_string_pretty(&scrubbed).map_err(io::Error::other)?;
@@ -140,20 +183,17 @@ impl<W: Write> Collector<'_, W> {
         Ok(objects)
     }
 
-    async fn gateway(&mut self, pod: &ObjectKey) -> io::Result<()> {
-        let exec = PodExec::of(&self.client, pod, Some(GATEWAY_CONTAINER), LIMIT);
+    async fn gateway(&mut self, pod: &ObjectKey) -> Result<(), End> {
+        let exec = PodExec::of(&self.cluster.client, pod, Some(GATEWAY_CONTAINER), self.limit);
         let said = exec.run(&["bash", "-c", LISTING, "causeway-gather"], b"").await;
         let said = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-        let Some(said) =
-            self.or_note(&format!("what gateway {pod} holds"), said.map_err(|it| it.to_string()))
-        else {
-            return Ok(());
-        };
+        let said = said.map_err(|error| Unhad::This(error.to_string()));
+        let Some(said) = self.or_note(&format!("what gateway {pod} holds"), said)? else { return Ok(()) };
         writeln!(io::stderr(), "{}: gateway {pod}", self.folder)?;
-        self.add(&format!("gateways/{}.txt", file_name(pod.name())), &scrub::text(&said))
+        Ok(self.add(&format!("gateways/{}.txt", file_name(pod.name())), &scrub::text(&said))?)
     }
 
-    async fn controller(&mut self, pod: &ObjectKey) -> io::Result<()> {
+    async fn controller(&mut self, pod: &ObjectKey) -> Result<(), End> {
         let (namespace, name) = (pod.namespace(), pod.name());
         let at = format!("/api/v1/namespaces/{namespace}/pods/{name}");
         for (file, path) in [
@@ -167,12 +207,13 @@ impl<W: Write> Collector<'_, W> {
                 format!("/api/v1/namespaces/{namespace}/pods/{name}:{METRICS_PORT}/proxy/metrics"),
             ),
         ] {
-            let text = self.get(&path).await;
+            // What is asked for there comes from the node or the pod.
+            let text = self.get(&path).await.map_err(Unhad::of_this);
             // Who never restarted has no log of before.
             if let (true, Err(_)) = (file.ends_with(".previous.log"), &text) {
                 continue;
             }
-            if let Some(text) = self.or_note(&format!("{file} of pod {pod}"), text) {
+            if let Some(text) = self.or_note(&format!("{file} of pod {pod}"), text)? {
                 writeln!(io::stderr(), "{}: {file}", self.folder)?;
                 self.add(&file, &scrub::text(&text))?;
             }
@@ -180,14 +221,32 @@ impl<W: Write> Collector<'_, W> {
         Ok(())
     }
 
-    async fn get(&self, path: &str) -> Result<String, String> {
-        let request = Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
-        let answer = timeout(LIMIT, self.client.request_text(request)).await;
-        answer.map_err(|_| "no answer in time".to_owned())?.map_err(|error| describe(&error))
+    async fn get(&self, path: &str) -> Result<String, Unhad> {
+        let request = Request::get(path).body(Vec::new()).map_err(|error| Unhad::This(error.to_string()))?;
+        self.in_time(self.cluster.client.request_text(request)).await
     }
 
-    fn or_note<T>(&mut self, what: &str, had: Result<T, String>) -> Option<T> {
-        had.map_err(|why| self.missed.push(scrub::text(&format!("{}: {what}: {why}", self.folder)))).ok()
+    async fn in_time<T>(&self, answer: impl Future<Output = kube::Result<T>>) -> Result<T, Unhad> {
+        let server = &self.cluster.server;
+        match timeout(self.limit, answer).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) if is_nobody_there(&error) => {
+                Err(Unhad::Anything(Trouble::of_server(&error, server)))
+            }
+            Ok(Err(error)) => Err(Unhad::This(Trouble::of_server(&error, server).to_string())),
+            Err(_) => Err(Unhad::Anything(Trouble::of_silence(server, self.limit))),
+        }
+    }
+
+    fn or_note<T>(&mut self, what: &str, had: Result<T, Unhad>) -> Result<Option<T>, End> {
+        match had {
+            Ok(had) => Ok(Some(had)),
+            Err(Unhad::Anything(trouble)) => Err(End::NobodyThere(trouble)),
+            Err(Unhad::This(why)) => {
+                self.missed.push(scrub::text(&format!("{}: {what}: {why}", self.folder)));
+                Ok(None)
+            }
+        }
     }
 
     fn add(&mut self, file: &str, text: &str) -> io::Result<()> {

@@ -12,11 +12,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use jiff::Timestamp;
 
-use crate::clusters::{Cluster, Clusters, Reached};
+use crate::clusters::{Clusters, Reached, plain};
 use crate::table::print;
 use crate::{diagnose, status};
 use archive::{Archive, file_name};
@@ -48,12 +49,15 @@ pub(crate) struct Args {
     /// Where the controller runs.
     #[arg(long, value_name = "NAMESPACE", default_value = "multi-vpc-system")]
     controller_namespace: String,
+    /// The longest that one request or command may take, in seconds. A cluster that is silent for so long is given up.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=30))]
+    timeout: u64,
 }
 
-/// Something could not be had.
+/// Something could not be had, or the archive could not be written.
 const INCOMPLETE: u8 = 2;
 
-/// Exits with 0 if all could be read, and with 2 if not; then the archive holds what could.
+/// Exits with 0 if all could be read, and with 2 if not; then the archive, if it could be made, holds what could.
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let reached = match args.clusters.reach().await {
         Ok(reached) => reached,
@@ -65,7 +69,13 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let now = Timestamp::now();
     let name = format!("causeway-{}", now.strftime("%Y%m%d-%H%M%S"));
     let path = args.file.clone().unwrap_or_else(|| format!("{name}.tar.gz").into());
-    let missed = gather(&args, reached, &path, &name, now).await?;
+    let missed = match gather(&args, reached, &path, &name, now).await {
+        Ok(missed) => missed,
+        Err(error) => {
+            writeln!(io::stderr(), "error: {error:#}")?;
+            return Ok(INCOMPLETE.into());
+        }
+    };
     for line in &missed {
         writeln!(io::stderr(), "not gathered: {line}")?;
     }
@@ -81,33 +91,42 @@ async fn gather(
     now: Timestamp,
 ) -> anyhow::Result<Vec<String>> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let file = file.with_context(|| format!("cannot make the archive {}", path.display()))?;
+    let file =
+        file.map_err(|error| anyhow!("cannot make the archive {}: {}", path.display(), plain(&error)))?;
     let mut archive = Archive::new(file, name, u64::try_from(now.as_second()).unwrap_or_default());
     let mut missed = Vec::new();
     archive.add("README.txt", ABOUT.as_bytes())?;
-    let mut clusters: Vec<(Option<String>, Cluster)> = Vec::new();
+    let (mut answered, mut given_up) = (Reached::new(), Reached::new());
+    let mut folders: Vec<String> = Vec::new();
     for (number, (context, cluster)) in reached.into_iter().enumerate() {
         let folder = file_name(context.as_deref().unwrap_or("cluster"));
         // Two contexts may become one name.
-        let is_taken =
-            clusters.iter().any(|(other, _)| file_name(other.as_deref().unwrap_or("cluster")) == folder);
-        let folder = if is_taken { format!("{folder}-{number}") } else { folder };
+        let folder = if folders.contains(&folder) { format!("{folder}-{number}") } else { folder };
+        folders.push(folder.clone());
         let cluster = match cluster {
             Ok(cluster) => cluster,
             Err(trouble) => {
                 missed.push(scrub::text(&format!("{folder}: {trouble}")));
+                given_up.push((context, Err(trouble)));
                 continue;
             }
         };
-        let (client, namespace) = (cluster.client.clone(), args.controller_namespace.as_str());
-        let mut collector =
-            Collector { archive: &mut archive, client, folder, namespace, missed: &mut missed };
-        collector.collect().await?;
-        clusters.push((context, cluster));
+        let (limit, namespace) = (Duration::from_secs(args.timeout), args.controller_namespace.as_str());
+        let mut collector = Collector {
+            archive: &mut archive,
+            cluster: cluster.clone(),
+            limit,
+            folder,
+            namespace,
+            missed: &mut missed,
+        };
+        match collector.collect().await? {
+            None => answered.push((context, Ok(cluster))),
+            Some(trouble) => given_up.push((context, Err(trouble))),
+        }
     }
-    let again = || -> Reached {
-        clusters.iter().map(|(context, cluster)| (context.clone(), Ok(cluster.clone()))).collect()
-    };
+    // Those that were given up are not waited for again, and come last: tunnels are walked from the first.
+    let again = || -> Reached { answered.iter().chain(&given_up).cloned().collect() };
     let documents = [
         ("status.json", status::document(again()).await?),
         ("diagnose.json", diagnose::document(again()).await?),
