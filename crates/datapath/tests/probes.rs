@@ -180,7 +180,7 @@ async fn one_that_hangs_is_not_left_behind() {
     let left = || all.iter().filter(|pid| Path::new(&format!("/proc/{pid}")).exists()).collect::<Vec<_>>();
     let gone = async {
         while !left().is_empty() {
-            tokio::time::sleep(Duration::from_millis(50)).await
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
     assert!(tokio::time::timeout(Duration::from_secs(30), gone).await.is_ok(), "{:?}", left());
