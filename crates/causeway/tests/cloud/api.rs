@@ -13,12 +13,16 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::{Keystone, User};
+
 /// An API below a URL such as `http://127.0.0.1:9696/v2.0`. Every request has a connection of its own, so this can be
 /// shared among tests, whose runtimes differ.
 #[derive(Clone)]
 pub(crate) struct Api {
     base: String,
     token: Option<String>,
+    /// Who gets a token of Keystone's for every request: they may end while something else is waited for.
+    login: Option<(&'static Keystone, User)>,
     trusts: Option<Arc<ClientConfig>>,
 }
 
@@ -33,12 +37,17 @@ pub(crate) struct Answer {
 
 impl Api {
     pub(crate) fn new(base: impl Into<String>) -> Self {
-        Self { base: base.into(), token: None, trusts: None }
+        Self { base: base.into(), token: None, login: None, trusts: None }
     }
 
     /// The same with a token of Keystone's.
     pub(crate) fn with_token(&self, token: &str) -> Self {
         Self { token: Some(token.into()), ..self.clone() }
+    }
+
+    /// The same as somebody who logs in for every request.
+    pub(crate) fn logging_in(&self, keystone: &'static Keystone, user: User) -> Self {
+        Self { login: Some((keystone, user)), ..self.clone() }
     }
 
     /// The same for an `https` URL.
@@ -79,7 +88,13 @@ impl Api {
     }
 
     async fn answer(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
-        let asked = self.ask(method.clone(), path, &[], body).await;
+        let asked = match self.login {
+            None => self.ask(method.clone(), path, &[], body).await,
+            Some((keystone, user)) => {
+                let token = Box::pin(keystone.token(user)).await;
+                self.ask(method.clone(), path, &[("x-auth-token", &token)], body).await
+            }
+        };
         asked.unwrap_or_else(|error| panic!("{method} {}/{path}: {error}", self.base))
     }
 

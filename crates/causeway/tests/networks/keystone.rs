@@ -18,17 +18,10 @@ pub(crate) async fn servers() -> &'static (Keystone, Neutron) {
     SERVERS.get_or_init(|| Keystone::start_with_neutron(LIFE, Settings::default())).await
 }
 
-/// A cluster whose Neutron is known to Keystone only; a test looks at it with a token of a member's.
+/// A cluster whose Neutron is known to Keystone only; a test looks at it as a member.
 pub(crate) async fn site() -> Site {
     let (keystone, neutron) = servers().await;
-    let token = keystone.token(User::Member).await;
-    Site::at(&neutron.url(), neutron.api().with_token(&token)).await
-}
-
-/// The same, with a new token: they do not live long.
-async fn look_again(site: &mut Site) {
-    let (keystone, neutron) = servers().await;
-    site.cloud = neutron.api().with_token(&keystone.token(User::Member).await);
+    Site::at(&neutron.url(), neutron.api().logging_in(keystone, User::Member)).await
 }
 
 /// Variables of somebody who comes with a password.
@@ -46,14 +39,13 @@ pub(crate) fn with_password(start: Start, auth_url: &str, password: &str) -> Sta
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_renewed_and_an_outage_of_keystone_is_survived() {
     let (keystone, _) = servers().await;
-    let mut site = site().await;
+    let site = site().await;
     let door = Proxy::start(&keystone.url()).await;
     let url = format!("{}/v3", door.url());
     let start = with_password(Start::alone(), &url, User::PASSWORD);
     let controller = site.start_elsewhere(start.variable("OS_NETWORK_ENDPOINT_OVERRIDE", &site.proxy.url()));
     site.create("first", "10.60.0.0/24").await;
     site.ready("first").await;
-    look_again(&mut site).await;
     site.has_exactly_one("first").await;
 
     let logins = || door.count(&Method::POST, "/v3/auth/tokens");
@@ -78,7 +70,6 @@ async fn tokens_are_renewed_and_an_outage_of_keystone_is_survived() {
     site.says("first", "Ready", "True", "Synced").await;
     door.set_gone(false);
     site.ready("second").await;
-    look_again(&mut site).await;
     site.has_exactly_one("second").await;
 
     // A token that Neutron does not take any more, though it should: one more login, and nobody notices.
@@ -93,7 +84,7 @@ async fn tokens_are_renewed_and_an_outage_of_keystone_is_survived() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_application_credential_in_clouds_yaml_and_an_authority_of_ones_own_get_in() {
     let (keystone, _) = servers().await;
-    let mut site = site().await;
+    let site = site().await;
     let door = Proxy::start_with_tls(&keystone.url()).await;
     std::fs::write(site.folder.path().join("ca.pem"), door.authority()).expect("written");
     let credential = keystone.credential(User::Member, "for-the-test").await;
@@ -110,7 +101,6 @@ async fn an_application_credential_in_clouds_yaml_and_an_authority_of_ones_own_g
     let controller = site.start_elsewhere(Start::alone().with(&["--os-cloud", "lab"]));
     site.create("by-credential", "10.63.0.0/24").await;
     site.ready("by-credential").await;
-    look_again(&mut site).await;
     site.has_exactly_one("by-credential").await;
     assert!(door.count(&Method::POST, "/v3/auth/tokens") > 0);
     let made = site.made_for("by-credential").await;
@@ -123,7 +113,6 @@ async fn an_application_credential_in_clouds_yaml_and_an_authority_of_ones_own_g
     let why = site.says("too-late", "Ready", "False", "Unauthorized").await;
     assert!(why.contains("Could not find Application Credential"), "{why}");
     assert!(!controller.said().contains(&credential.secret));
-    look_again(&mut site).await;
     assert_eq!(site.made_for("by-credential").await, made, "what there is stays");
 }
 
