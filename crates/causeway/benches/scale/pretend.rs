@@ -3,7 +3,7 @@
 //!
 //! Only what runs in a gateway is pretended; the controller cannot tell, and every byte reaches it as it would.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use causeway_apiserver::{Exec, ExecEnd, ExecIo, ExecRequest};
 use causeway_datapath::end_of;
 use causeway_datapath::vpc::Digest;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::exec::{GatewayExec, Kind};
 use crate::gateways::Gateways;
@@ -32,6 +32,8 @@ struct State {
     said: Said,
     /// What the pretended gateways said last.
     held: BTreeMap<usize, String>,
+    /// Those that have their tunnel.
+    built: BTreeSet<usize>,
     beats: u64,
 }
 
@@ -79,13 +81,16 @@ impl Pretend {
     fn answer(&self, gateway: usize, kind: Kind) -> Option<String> {
         let mut state = self.lock();
         let before = state.held.get(&gateway);
-        let said = match (kind, before) {
+        let (said, is_built) = match (kind, before) {
             (Kind::Look, Some(before)) => return Some(before.clone()),
-            (_, None) => state.said.empty.as_ref(),
-            (_, Some(_)) => state.said.built.as_ref(),
+            (_, None) => (state.said.empty.as_ref(), false),
+            (_, Some(_)) => (state.said.built.as_ref(), true),
         };
         let said = as_another(said?, gateway);
         state.held.insert(gateway, said.clone());
+        if is_built {
+            state.built.insert(gateway);
+        }
         Some(said)
     }
 
@@ -101,9 +106,8 @@ impl Pretend {
             stdin.read_exact(&mut input).await?;
         }
         if kind == Kind::Monitor {
-            let interval = input.rsplit(|byte| *byte == b'\n').next().map(String::from_utf8_lossy);
-            let interval = interval.and_then(|text| text.parse().ok()).map(Duration::from_secs_f64);
-            self.beat(gateway, interval.unwrap_or_default(), stdin.lines(), &mut stdout).await?;
+            let given = Given::of(&input).ok_or_else(|| std::io::Error::other("how often?"))?;
+            self.beat(gateway, given, stdin.lines(), &mut stdout).await?;
             return Ok(ExecEnd::Exited(0));
         }
         let missing = || std::io::Error::other("the real gateway has not said that yet");
@@ -115,26 +119,44 @@ impl Pretend {
         Ok(ExecEnd::Exited(0))
     }
 
+    /// Lists and asks as the script does, which has one tunnel here: what the gateway holds is said when it is another thing and
+    /// every fourth time, and the peer is asked at once when a change was announced, and otherwise in turn.
     async fn beat(
         &self,
         gateway: usize,
-        interval: Duration,
+        mut given: Given,
         mut lines: tokio::io::Lines<impl AsyncBufReadExt + Unpin>,
         stdout: &mut (impl AsyncWrite + Unpin),
     ) -> std::io::Result<()> {
         stdout.write_all(b"causeway-alive\n").await?;
         stdout.flush().await?;
         let (mut said, mut silent) = (None, 0);
+        let mut listing = Instant::now() + given.interval;
+        let mut probing = Instant::now();
         loop {
-            let asked = match timeout(interval, lines.next_line()).await {
+            let line = match timeout_at(listing.min(probing), lines.next_line()).await {
                 Ok(line) => match line? {
-                    Some(line) => line,
+                    Some(line) => Some(line),
                     None => return Ok(()),
                 },
-                Err(_) => String::new(),
+                Err(_) => None,
             };
+            let announced = line.as_deref().and_then(|line| line.strip_prefix('p'));
+            if let Some(announced) = announced {
+                given.change = announced.split(' ').next().unwrap_or_default().into();
+            }
+            if announced.is_some() || (line.is_none() && probing <= listing) {
+                probing = Instant::now() + given.pace;
+                let tunnel = shape::name(gateway - 1);
+                let is_built = self.lock().built.contains(&gateway);
+                let answer = if is_built { format!(" {tunnel}:800:+:0:0:") } else { String::new() };
+                stdout.write_all(format!("causeway-probe {}{answer}\n", given.change).as_bytes()).await?;
+                stdout.flush().await?;
+                continue;
+            }
+            listing = Instant::now() + given.interval;
+            let asked = line.unwrap_or_default();
             let held = self.lock().held.get(&gateway).and_then(|said| Digest::of(said.as_bytes()));
-            // As the script does: what is the same is said every fourth time.
             silent += 1;
             if asked.is_empty() && held == said && silent < 4 {
                 continue;
@@ -145,6 +167,24 @@ impl Pretend {
             stdout.write_all(format!("causeway-alive {held} {asked}\n").as_bytes()).await?;
             stdout.flush().await?;
         }
+    }
+}
+
+/// What a monitor is told first.
+struct Given {
+    interval: Duration,
+    change: String,
+    pace: Duration,
+}
+
+impl Given {
+    /// From the last line of its input, which is a script but for that.
+    fn of(input: &[u8]) -> Option<Given> {
+        let last = String::from_utf8_lossy(input.rsplit(|byte| *byte == b'\n').next()?).into_owned();
+        let words: Vec<&str> = last.split(' ').collect();
+        let [interval, change, pace] = words[..] else { return None };
+        let interval = Duration::from_secs_f64(interval.parse().ok()?);
+        Some(Given { interval, change: change.into(), pace: Duration::from_secs(pace.parse().ok()?) })
     }
 }
 
