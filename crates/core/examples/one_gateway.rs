@@ -8,13 +8,14 @@ mod crowd;
 
 use std::time::{Duration, Instant};
 
-use causeway_core::vpc::{Change, Event, Scope, State, compile, exchange, member, published, status};
+use causeway_core::vpc::{Change, Event, Scope, State, compile, exchange, mains, member, published, status};
 
 fn compile_all(state: &State, scopes: impl IntoIterator<Item = Scope>) -> usize {
     let compiled = scopes.into_iter().map(|scope| match scope {
         Scope::Gateway(name) => drop(compile::gateway(state, &name)),
         Scope::Tunnel(key) => drop(status::tunnel(state, &key)),
         Scope::Record(name) => drop(exchange::own_record(state, &name)),
+        Scope::Vpc(vpc) => drop(mains::step(state, &vpc)),
         Scope::Export(name) => drop(exchange::export(state, &name)),
         Scope::Import(_, key) => drop(exchange::import(state, &key)),
         Scope::End(name) => drop(published::publish(state, &name)),

@@ -8,10 +8,11 @@ use std::net::Ipv4Addr;
 use causeway_core::vpc::ends::{End, Says};
 use causeway_core::vpc::exchange::{self, RECORD_NAMESPACE, Record, RecordTask};
 use causeway_core::vpc::member::{Member, MembershipTask, Renewal, membership};
-use causeway_core::vpc::naming::{copy_name, home_name};
+use causeway_core::vpc::mains::{self, Moving};
+use causeway_core::vpc::naming::{copy_name, home_name, vpc_home_name, vpc_name};
 use causeway_core::vpc::objects::{
-    Eip, Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, Subnet, TUNNEL_FINALIZER, Tunnel,
-    TunnelSpec, Vpc, VpcGateway, Workload,
+    Eip, Ends, GatewayPod, ListedRoute, NodeHealth, Peer, PodRef, StaticRoute, Subnet, Switch,
+    TUNNEL_FINALIZER, Tunnel, TunnelSpec, Vpc, VpcGateway, Workload,
 };
 use causeway_core::vpc::published::{EndTask, publish};
 use causeway_core::vpc::status::{TunnelStatus, TunnelTask};
@@ -48,7 +49,7 @@ fn any_peer() -> impl Strategy<Value = Peer> {
 fn any_ends() -> impl Strategy<Value = Ends> {
     prop_oneof![
         9 => (any_gateway(), any_peer()).prop_map(|(gateway, peer)| Ends::ByGateway { gateway, peer }),
-        1 => Just(Ends::ByVpc { local: "v".into(), cluster: name("a-c1"), remote: "w".into() }),
+        4 => select(vec!["v", "v", "w"]).prop_map(|local| Ends::ByVpc { local: local.into(), cluster: name("a-c1"), remote: "w".into() }),
     ]
 }
 
@@ -99,7 +100,36 @@ fn record_of(peer: &Peer, namespace: &str, name: &str, octet: u8, origin: bool) 
         origin_namespace: origin.then(|| RECORD_NAMESPACE.into()),
         deleting: false,
         unreadable: None,
+        lan: None,
+        moving: Vec::new(),
+        switched: None,
     }
+}
+
+/// The record of a VPC: our own, with what it remembers, or another cluster's, here or at the broker.
+fn any_vpc_record(at_broker: bool) -> impl Strategy<Value = (ObjectKey, Record)> {
+    let moving = prop::option::of((0..3u8, any::<bool>()));
+    (any_member(), any_octet(), moving, any::<bool>(), any::<bool>()).prop_map(
+        move |(peer, octet, moving, later, switched)| {
+            let vpc = if peer.cluster.as_str() == "c1" { "v" } else { "w" };
+            let ours = peer.cluster.as_str() == "c1" && !at_broker;
+            let called = if ours || at_broker {
+                vpc_name(vpc, &peer.cluster)
+            } else {
+                vpc_home_name(vpc, &peer.cluster)
+            };
+            let namespace = if at_broker { "broker" } else { RECORD_NAMESPACE };
+            let mut record = record_of(&peer, namespace, &called, octet, !ours);
+            record.vpc = Some(vpc.into());
+            if ours {
+                record.lan = later.then(|| Ipv4Addr::new(10, 0, 1, octet % 3));
+                let moving = moving.map(|(octet, all)| Moving { from: Ipv4Addr::new(10, 0, 1, octet), all });
+                record.moving = moving.into_iter().collect();
+                record.switched = switched.then(|| "gw1-a".into());
+            }
+            (record.key.clone(), record)
+        },
+    )
 }
 
 /// What a record of our own is called, and what was brought here used to be.
@@ -252,7 +282,7 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         |value: BoxedStrategy<VpcGateway>| (select(vec!["gw1", "gw1-a"]).prop_map(String::from), value);
     let workload = (any_gateway(), any::<bool>())
         .prop_map(|(gateway, ready)| {
-            (gateway.to_string(), Workload { gateway, ready, subnet: Some("s".into()) })
+            (gateway.to_string(), Workload { gateway, ready, subnet: Some("s".into()), replicated: false })
         })
         .boxed();
     let vpc_gateway = named(
@@ -262,15 +292,21 @@ fn any_happening() -> impl Strategy<Value = Happening> {
                 lan: Some(Ipv4Addr::new(10, 0, 1, octet)),
                 external_subnets: vec!["x".into()],
                 no_default_eip: octet == 2,
+                replicated: octet == 1,
             })
             .boxed(),
     );
     let subnet = any::<bool>()
         .prop_map(|named| ("x".to_string(), Subnet { provider: named.then(|| "p".into()), vpc: None }));
-    let vpc = (0..3u8).prop_map(|octet| {
-        let route = StaticRoute { range: name("242.0.0.0/8"), next_hop: Ipv4Addr::new(10, 0, 1, octet) };
+    let vpc = (0..3u8, 0..4u8, any::<bool>()).prop_map(|(octet, wish, all)| {
+        let (range, next_hop) = (name("242.0.0.0/8"), Ipv4Addr::new(10, 0, 1, octet));
         let namespaces = (octet == 0).then(|| "ns1".to_string()).into_iter().collect();
-        ("v".to_string(), Vpc { routes: BTreeSet::from([route]), namespaces })
+        let listed = ListedRoute { range: Some(range), next_hop: Some(next_hop), shared: wish == 3 };
+        let routes = BTreeSet::from([StaticRoute { range, next_hop }]);
+        let to = ["gw1", "gw1-a"].get(usize::from(wish)).map(|text| (*text).to_string());
+        let switch = to.map(|text| Switch { to: name(&text), text, all });
+        let resource_version = format!("{octet}{wish}");
+        ("v".to_string(), Vpc { routes, listed: vec![listed], namespaces, resource_version, switch })
     });
     let node = select(vec![NodeHealth::Ready, NodeHealth::NotReady, NodeHealth::Lost])
         .prop_map(|h| ("n1".to_string(), h));
@@ -290,6 +326,9 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         1 => Just(Happening::Event(Box::new(Event::NoEnds))),
         8 => event(any_change(any_tunnel()).prop_map(Event::Tunnels)),
         3 => event(any_change(any_record()).prop_map(Event::Records)),
+        2 => event(any_change(any_vpc_record(false)).prop_map(Event::Records)),
+        2 => event(any_change(any_vpc_record(true).prop_map(|(key, record)| (key.name().to_owned(), record))).prop_map(Event::Copies)),
+        2 => (any_gateway(), any::<bool>()).prop_map(|(gateway, silent)| Happening::Event(Box::new(Event::Silence(gateway, silent)))),
         3 => event(any_change(any_copy()).prop_map(Event::Copies)),
         3 => event(any_change(any_pod()).prop_map(Event::Pods)),
         2 => event(any_change(workload.clone()).prop_map(Event::StatefulSets)),
@@ -335,6 +374,7 @@ fn visit(state: &State, gateway: &GatewayName, fine: bool) -> Option<Event> {
 /// Everything that `compile` has to say, by scope.
 #[derive(Debug, PartialEq)]
 enum Said {
+    Vpc(mains::Step),
     Gateway(Option<compile::GatewayTask>),
     Tunnel(Option<Box<TunnelTask>>),
     Record(RecordTask),
@@ -357,6 +397,16 @@ fn all_said(state: &State) -> BTreeMap<Scope, Said> {
                 let task = exchange::import(state, &key);
                 said.insert(Scope::Import(peer.cluster.clone(), key), Said::Record(task));
             }
+        }
+    }
+    for (vpc, cluster) in ["v", "w"].iter().flat_map(|vpc| ["c1", "a-c1", "c3"].map(|cluster| (*vpc, cluster))) {
+        said.insert(Scope::Vpc(vpc.into()), Said::Vpc(mains::step(state, vpc)));
+        let (copy, home) = (vpc_name(vpc, &name(cluster)), vpc_home_name(vpc, &name(cluster)));
+        said.insert(Scope::Export(copy.clone()), Said::Record(exchange::export(state, &copy)));
+        for called in [copy, home] {
+            let key = ObjectKey::new(RECORD_NAMESPACE, &called).expect("a key");
+            let task = exchange::import(state, &key);
+            said.insert(Scope::Import(name(cluster), key), Said::Record(task));
         }
     }
     for (namespace, tunnel) in ["ns1", "ns2"].iter().flat_map(|ns| ["t1", "t2", "t3"].map(|t| (*ns, t))) {
@@ -400,7 +450,13 @@ fn speaks_for(state: &State, tunnel: &ObjectKey, record: &ObjectKey) -> bool {
 
 /// Nothing to do is as good as gone: a scope that has nothing to say any more needs no visit for it.
 fn is_silent(said: &Said) -> bool {
-    matches!(said, Said::Tunnel(None) | Said::Record(RecordTask::Nothing) | Said::End(EndTask::Nothing))
+    matches!(
+        said,
+        Said::Tunnel(None)
+            | Said::Record(RecordTask::Nothing)
+            | Said::Vpc(mains::Step::Nothing)
+            | Said::End(EndTask::Nothing)
+    )
 }
 
 /// That a pod was swept needs no visit either.
@@ -501,7 +557,13 @@ proptest! {
             let leaves = |key: &ObjectKey| {
                 [&earlier, &state].iter().any(|state| state.tunnel(key).is_some_and(|tunnel| tunnel.deleting))
             };
+            // Whatever happens on one gateway of its VPC, or changes who is the main one, concerns one by VPC.
+            let by_vpc = |key: &ObjectKey| {
+                let ends = |state: &State| Some(state.tunnel(key)?.spec.as_ref().ok()?.ends.clone());
+                [&earlier, &state].iter().any(|state| matches!(ends(state), Some(Ends::ByVpc { .. })))
+            };
             let concerned = |scope: &Scope, key: &ObjectKey| match &event {
+                _ if by_vpc(key) => true,
                 Event::Tunnels(Change::Put(own, _) | Change::Gone(own)) => own == key || before[scope] != after[scope],
                 Event::Records(Change::Put(record, _) | Change::Gone(record)) => {
                     leads_to(&state, key, record) || speaks_for(&state, key, record) || before[scope] != after[scope]

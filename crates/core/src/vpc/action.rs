@@ -1,6 +1,7 @@
 //! The verbs of a plan: what a datapath must know how to do, and how people read of it.
 
 use std::fmt;
+use std::net::Ipv4Addr;
 
 use super::have::{LinkKind, Route, Variant};
 use super::want::{EgressRange, TunnelWant};
@@ -24,17 +25,36 @@ pub struct Step {
 /// The verbs a datapath must know.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Make a tunnel link in our group.
+    /// Make a tunnel link in a group of ours.
     LinkAdd {
         /// Its name.
         link: LinkName,
         /// Its encapsulation and ends.
         want: LinkKind,
+        /// Its Ethernet address, if it has one.
+        mac: Option<Mac>,
+        /// Its group.
+        group: u32,
         /// The longest packet that fits through the gateway's uplink with the encapsulation around it, where that is known.
         mtu: Option<u32>,
     },
-    /// Mark a link as ours.
+    /// Put a link into a group of ours: of those that carry packets, or of those that stand by.
     LinkGroup {
+        /// The link.
+        link: LinkName,
+        /// The group.
+        group: u32,
+    },
+    /// Let a VXLAN link lead to another peer, in place, and forget what it has learnt of the one before: packets would be sent
+    /// there for minutes.
+    LinkRemote {
+        /// The link.
+        link: LinkName,
+        /// The peer.
+        remote: Ipv4Addr,
+    },
+    /// Keep a new link from speaking IPv6 by itself: what it says would show the peer the wrong way.
+    NoIpv6 {
         /// The link.
         link: LinkName,
     },
@@ -112,10 +132,12 @@ pub enum Action {
     },
     /// Let the gateway forward packets.
     Forward,
-    /// Answer ARP for what lies behind us.
+    /// Answer ARP for what lies behind us, or no longer.
     ProxyArp {
         /// The link.
         link: LinkName,
+        /// Whether to answer.
+        on: bool,
     },
     /// Set a link's reverse-path filter to [`LOOSE`].
     LooseFilter {
@@ -261,7 +283,9 @@ impl fmt::Display for Action {
         match self {
             Self::LinkAdd { link, .. } => write!(f, "link {link}"),
             Self::LinkAlias { link, .. } => write!(f, "alias of {link}"),
-            Self::LinkGroup { link } => write!(f, "group of {link}"),
+            Self::LinkGroup { link, .. } => write!(f, "group of {link}"),
+            Self::LinkRemote { link, remote } => write!(f, "peer {remote} of {link}"),
+            Self::NoIpv6 { link } => write!(f, "no IPv6 on {link}"),
             Self::LinkMtu { link, mtu } => write!(f, "MTU {mtu} of {link}"),
             Self::LinkArp { link } => write!(f, "ARP on {link}"),
             Self::LinkMac { link, .. } => write!(f, "Ethernet address of {link}"),
@@ -274,7 +298,7 @@ impl fmt::Display for Action {
             Self::RoutePut { route, .. } => write!(f, "route {route}"),
             Self::RouteDel { route } => write!(f, "stale route {route}"),
             Self::Forward => f.write_str("ip_forward"),
-            Self::ProxyArp { link } => write!(f, "proxy_arp of {link}"),
+            Self::ProxyArp { link, .. } => write!(f, "proxy_arp of {link}"),
             Self::LooseFilter { link } => write!(f, "rp_filter of {link}"),
             Self::Promote { link } => write!(f, "promote_secondaries of {link}"),
             Self::NatDel { .. } => f.write_str("misplaced SNAT rule"),

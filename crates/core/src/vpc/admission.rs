@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use super::member::Contest;
-use super::objects::{Tunnel, TunnelSpec};
+use super::objects::{Far, Tunnel, TunnelSpec};
 use super::outcome::{Claim, Trouble};
-use super::want::{Established, TunnelKind, TunnelWant};
+use super::want::{Established, Seat, TunnelKind, TunnelWant};
 use crate::names::{GatewayName, Ipv4Cidr, LinkName, ObjectKey};
 
 /// The order of precedence: by age, then by name.
@@ -242,15 +242,15 @@ impl Grounds<'_> {
         &self,
         tunnel: &Tunnel,
         spec: &TunnelSpec,
-        peer: &super::objects::Peer,
+        seat: Seat,
     ) -> (Result<TunnelWant, Trouble>, Option<Trouble>) {
         let local = match self.local {
             Ok(local) => local,
             Err(trouble) => return (Err(trouble.clone()), None),
         };
-        let known = self.known(tunnel, spec, peer, local);
+        let known = self.known(tunnel, spec, local).map(|want| TunnelWant { seat, ..want });
         match known {
-            Err(trouble) if trouble.is_doubt() => match tunnel.last_known(self.gateway, local) {
+            Err(trouble) if trouble.is_doubt() => match tunnel.last_known(self.gateway, local, seat) {
                 Some(want) => (Ok(want), Some(trouble)),
                 None => (Err(trouble), None),
             },
@@ -289,26 +289,30 @@ impl Grounds<'_> {
         &self,
         tunnel: &Tunnel,
         spec: &TunnelSpec,
-        peer: &super::objects::Peer,
         local: Ipv4Addr,
     ) -> Result<TunnelWant, Trouble> {
         self.allows(tunnel)?;
         let ours = self.own.range()?;
-        if self.own.cluster() == Some(&peer.cluster) {
+        let peer = &spec.ends.far();
+        let cluster = peer.cluster();
+        if self.own.cluster() == Some(cluster) {
+            let (field, what) = match peer {
+                Far::Gateway(_) => ("clusterId", "a gateway"),
+                Far::Vpc { .. } => ("remoteCluster", "a VPC"),
+            };
             return Err(Trouble::Invalid(format!(
-                "clusterId {} is this cluster itself; a tunnel leads to a gateway of another one",
-                peer.cluster
+                "{field} {cluster} is this cluster itself; a tunnel leads to {what} of another one"
             )));
         }
-        if let Some(Contest { one, other }) = self.own.contested().get(&peer.cluster)
+        if let Some(Contest { one, other }) = self.own.contested().get(cluster)
             && !self.records.is_given(peer)
         {
-            let (cluster, one, other) = (peer.cluster.clone(), one.clone(), other.clone());
+            let (cluster, one, other) = (cluster.clone(), one.clone(), other.clone());
             return Err(Trouble::PeerIdContested { cluster, one, other });
         }
         let (remote, remote_range) = self.records.find(peer)?;
         let is_other = |it: Established| (it.peer, it.range) != (Some(remote), Some(remote_range));
-        if !self.own.takes_changes(&peer.cluster)
+        if !self.own.takes_changes(cluster)
             && !self.records.is_given(peer)
             && tunnel.established(self.gateway).is_some_and(is_other)
         {
@@ -319,7 +323,7 @@ impl Grounds<'_> {
             return Err(Trouble::PeerInvalid { peer: peer.clone(), why });
         }
         if ours.overlaps(remote_range) {
-            return Err(Trouble::RangeOverlap { cluster: peer.cluster.clone(), theirs: remote_range, ours });
+            return Err(Trouble::RangeOverlap { cluster: cluster.clone(), theirs: remote_range, ours });
         }
         if let Some(within) = self.own.given.within.filter(|within| !within.covers(remote_range)) {
             let why = format!("globalnetcidr {remote_range} is not within {within} (--globalnet-within)");
@@ -331,11 +335,11 @@ impl Grounds<'_> {
         let counts = |range: Ipv4Cidr| {
             self.own.given.within.is_none_or(|within| within.covers(range)) && !super::plan::is_nobodys(range)
         };
-        let rival = self.ranges.rival(remote_range, &peer.cluster, self.own.cluster(), counts);
+        let rival = self.ranges.rival(remote_range, cluster, self.own.cluster(), counts);
         if let Some((other, others)) = rival
             && !is_used
         {
-            let (cluster, other) = (peer.cluster.clone(), other.clone());
+            let (cluster, other) = (cluster.clone(), other.clone());
             return Err(Trouble::ClustersOverlap { cluster, theirs: remote_range, other, others });
         }
         Ok(TunnelWant {
@@ -347,6 +351,7 @@ impl Grounds<'_> {
             remote_range,
             egress: self.own.egress_range()?,
             own: ours,
+            seat: Seat::default(),
         })
     }
 }

@@ -9,7 +9,7 @@ use super::objects::{PodRef, Tunnel};
 use super::outcome::{Hindrance, Outcome, Trouble, Visit};
 use super::reach::Reach;
 use super::state::State;
-use super::tunnels::{self, gateway_of};
+use super::tunnels;
 use super::want::{Inbound, TunnelKind, TunnelWant, Want};
 use crate::names::{GatewayName, ObjectKey};
 
@@ -59,7 +59,8 @@ pub fn gateway(state: &State, name: &GatewayName) -> Option<GatewayTask> {
                 if let Some(established) = object.and_then(|object| object.established(name)) {
                     want.established.insert(key.clone(), established);
                 }
-                let last_known = object.and_then(|object| object.last_known(name, tunnel.local));
+                let last_known =
+                    object.and_then(|object| object.last_known(name, tunnel.local, tunnel.seat));
                 if let Some(fallback) = last_known.filter(|it| it != tunnel) {
                     want.fallbacks.insert(key.clone(), fallback);
                 }
@@ -103,15 +104,13 @@ pub(super) fn is_clean(outcome: &Outcome, frozen: &BTreeSet<ObjectKey>) -> bool 
     !anything || unnamed.is_empty() && !owners.is_empty() && owners.is_subset(frozen)
 }
 
-/// Whether a tunnel is of the kind that puts things into a gateway.
-pub(super) fn is_buildable(tunnel: &Tunnel) -> bool {
-    gateway_of(tunnel).is_some()
-}
-
 pub(super) fn verdict<'a>(state: &'a State, tunnel: &'a Tunnel) -> Verdict<'a> {
-    let gateway = match (&tunnel.spec, gateway_of(tunnel)) {
+    let gateway = match (&tunnel.spec, state.gateway_of(tunnel)) {
         (Err(why), _) => return Verdict::Down(Trouble::Invalid(why.clone())),
-        (Ok(_), None) => return Verdict::Down(Trouble::NotYetSupported),
+        (Ok(_), None) => {
+            let vpc = tunnel.local_vpc().unwrap_or_default();
+            return Verdict::Down(Trouble::VpcWithoutGateway(vpc.into()));
+        }
         (Ok(_), Some(gateway)) => gateway,
     };
     let admission = state.admission(gateway);
@@ -172,7 +171,8 @@ pub(super) enum Leftovers {
 
 /// Where a tunnel should be, where it says it is, and where it was seen.
 pub(super) fn places(state: &State, tunnel: &Tunnel) -> BTreeSet<GatewayName> {
-    tunnels::places(tunnel).chain(state.visits.holders(&tunnel.key).cloned()).collect()
+    let seats = state.gateways_of(tunnel).into_iter();
+    tunnels::places(tunnel).chain(seats).chain(state.visits.holders(&tunnel.key).cloned()).collect()
 }
 
 /// Looks at all places of a tunnel. A gateway that is gone has nothing; one that runs must have been seen

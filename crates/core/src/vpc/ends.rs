@@ -8,7 +8,7 @@
 use std::fmt;
 
 use super::compile;
-use super::objects::{Ends, Peer, Tunnel};
+use super::objects::{Ends, Far, Peer, Tunnel};
 use super::pairing::{Mine, compare, pair};
 use super::state::State;
 use super::status::TunnelStatus;
@@ -146,7 +146,8 @@ pub(super) fn siblings<'a>(
     gateway: &'a GatewayName,
     peer: &Peer,
 ) -> impl Iterator<Item = &'a Tunnel> {
-    let tunnels = state.tunnels.to(peer).filter_map(|key| state.tunnels.get(key));
+    let tunnels = state.tunnels.to(&Far::Gateway(peer.clone()));
+    let tunnels = tunnels.filter_map(|key| state.tunnels.get(key));
     tunnels.filter(move |tunnel| {
         let on = tunnel.spec.as_ref().ok().map(|spec| &spec.ends);
         !tunnel.deleting && matches!(on, Some(Ends::ByGateway { gateway: on, .. }) if on == gateway)

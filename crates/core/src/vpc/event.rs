@@ -20,6 +20,8 @@ pub enum Scope {
     Tunnel(ObjectKey),
     /// The record of a gateway of ours.
     Record(GatewayName),
+    /// A VPC of ours: its record, which names its main gateway, and the routes that follow that.
+    Vpc(String),
     /// A copy at the broker, by its name there.
     Export(String),
     /// A record of another cluster, here; with the member that it is about, so that each waits in a line of its own.
@@ -82,6 +84,8 @@ pub enum Event {
     Probed(GatewayName, Probed),
     /// A pod of a gateway has not said for long whether anything answers.
     Unheard(GatewayName, String),
+    /// A gateway that stands by does not hear the VPC's main one any more (`true`), or hears it again.
+    Silence(GatewayName, bool),
     /// Others may change the gateways from now on: what visits found no longer counts.
     TermEnded,
 }

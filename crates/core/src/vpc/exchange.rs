@@ -6,10 +6,12 @@
 //! at the broker, as long as its claim to that id is there to prove that it was its own ([`super::member`]).
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
+use super::mains::{Moving, still_moving};
 use super::member::Standing;
-use super::naming::{copy_name, home_name, is_named_after};
-use super::objects::Peer;
+use super::naming::{copy_name, home_name, is_named_after, vpc_home_name, vpc_name};
+use super::objects::{Far, Peer};
 use super::state::State;
 use crate::names::{ClusterId, GatewayName, ObjectKey};
 
@@ -23,6 +25,13 @@ pub const LOCAL_VPC: &str = "localVpc";
 pub const LOCAL_GATEWAY: &str = "localGateway";
 /// Label: the cluster of a record's gateway.
 pub const LOCAL_CLUSTER: &str = "localCluster";
+/// Annotation on our own record of a VPC: its main gateway's address in the VPC. Routes that lead there follow a switch, also
+/// when the gateway is gone by then.
+pub const LAN_IP: &str = "causeway/lan-ip";
+/// Annotation on the same: where routes lead that are still to be moved, [`Moving`] by [`Moving`].
+pub const MOVING: &str = "causeway/moving-from";
+/// Annotation on the same: the last wish for another main gateway that was granted.
+pub const SWITCHED: &str = "causeway/switched";
 /// Where our own records live.
 pub const RECORD_NAMESPACE: &str = "kube-system";
 
@@ -51,6 +60,12 @@ pub struct Record {
     pub deleting: bool,
     /// Why what it says cannot be used, if it cannot: it counts as present.
     pub unreadable: Option<String>,
+    /// Of a VPC: what [`LAN_IP`] says.
+    pub lan: Option<Ipv4Addr>,
+    /// Of a VPC: what [`MOVING`] says.
+    pub moving: Vec<Moving>,
+    /// Of a VPC: what [`SWITCHED`] says.
+    pub switched: Option<String>,
 }
 
 /// A record as it should be written.
@@ -64,6 +79,8 @@ pub struct RecordObject {
     pub globalnet: String,
     /// Its labels.
     pub labels: BTreeMap<&'static str, String>,
+    /// Its annotations, where it has any of ours.
+    pub annotations: BTreeMap<&'static str, String>,
 }
 
 /// What to do about one record.
@@ -81,6 +98,8 @@ pub enum RecordTask {
         version: String,
         /// Labels that it has and should not have.
         unset: Vec<&'static str>,
+        /// Annotations that it has and should not have.
+        unset_annotations: Vec<&'static str>,
     },
     /// Remove the version given.
     Delete(ObjectKey, String),
@@ -91,6 +110,19 @@ impl Record {
     /// VPC's name is another matter.
     pub fn peer(&self) -> Option<Peer> {
         self.labelled().filter(|peer| is_named_after(self.key.name(), peer))
+    }
+
+    /// What a record stands for: its gateway, or its VPC where it has the name of that.
+    pub fn far(&self) -> Option<Far> {
+        self.peer().map(Far::Gateway).or_else(|| self.of_vpc())
+    }
+
+    /// The VPC that it stands for, by its labels and its name.
+    fn of_vpc(&self) -> Option<Far> {
+        let (vpc, cluster) = (self.vpc.as_ref()?, self.cluster.as_ref()?);
+        let name = self.key.name();
+        let is_its = name == vpc_name(vpc, cluster) || name == vpc_home_name(vpc, cluster);
+        is_its.then(|| Far::Vpc { cluster: cluster.clone(), vpc: vpc.clone() })
     }
 
     fn labelled(&self) -> Option<Peer> {
@@ -104,7 +136,7 @@ impl Record {
         let peer = self.labelled().filter(|peer| self.origin.as_ref() == Some(&peer.cluster))?;
         let name = match &self.vpc {
             _ if self.key.name() == copy_name(&peer) => home_name(own, &peer),
-            Some(vpc) if self.key.name() == format!("{vpc}.{}", peer.cluster) => self.key.name().into(),
+            Some(vpc) if self.key.name() == vpc_name(vpc, &peer.cluster) => vpc_home_name(vpc, &peer.cluster),
             Some(_) | None => return None,
         };
         ObjectKey::new(RECORD_NAMESPACE, &name).ok().filter(|_| from == RECORD_NAMESPACE)
@@ -131,12 +163,22 @@ impl Record {
         ]
     }
 
+    /// The annotations that we write, as they are.
+    fn annotations(&self) -> [(&'static str, Option<String>); 3] {
+        [
+            (LAN_IP, self.lan.map(|lan| lan.to_string())),
+            (MOVING, Some(listed(&self.moving)).filter(|moving| !moving.is_empty())),
+            (SWITCHED, self.switched.clone()),
+        ]
+    }
+
     fn says(&self, object: &RecordObject) -> bool {
         let wanted = |name| object.labels.get(name).map(String::as_str);
         self.unreadable.is_none()
             && self.external_ip == object.external_ip
             && self.globalnet == object.globalnet
             && self.labels().iter().all(|(name, value)| *value == wanted(*name))
+            && self.annotations().iter().all(|(name, value)| value.as_ref() == object.annotations.get(name))
     }
 
     /// The same facts under another key and origin.
@@ -146,8 +188,14 @@ impl Record {
         labels.extend(self.vpc.clone().map(|vpc| (LOCAL_VPC, vpc)));
         labels.extend(self.gateway.as_ref().map(|gateway| (LOCAL_GATEWAY, gateway.to_string())));
         labels.extend(self.cluster.as_ref().map(|cluster| (LOCAL_CLUSTER, cluster.to_string())));
-        RecordObject { key, external_ip: self.external_ip.clone(), globalnet: self.globalnet.clone(), labels }
+        let (external_ip, globalnet) = (self.external_ip.clone(), self.globalnet.clone());
+        RecordObject { key, external_ip, globalnet, labels, annotations: BTreeMap::new() }
     }
+}
+
+/// As [`MOVING`] has it.
+fn listed(moving: &[Moving]) -> String {
+    moving.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 fn task(want: Option<RecordObject>, have: Option<&Record>) -> RecordTask {
@@ -157,7 +205,10 @@ fn task(want: Option<RecordObject>, have: Option<&Record>) -> RecordTask {
         (Some(object), Some(have)) => {
             let too_many = have.labels().into_iter().filter(|(_, value)| value.is_some());
             let unset = too_many.map(|(name, _)| name).filter(|name| !object.labels.contains_key(name));
-            RecordTask::Update { unset: unset.collect(), object, version: have.resource_version.clone() }
+            let said = have.annotations().into_iter().filter(|(_, value)| value.is_some());
+            let said = said.map(|(name, _)| name).filter(|name| !object.annotations.contains_key(name));
+            let (unset, unset_annotations) = (unset.collect(), said.collect());
+            RecordTask::Update { unset, unset_annotations, object, version: have.resource_version.clone() }
         }
         (None, Some(have)) if !have.deleting => {
             RecordTask::Delete(have.key.clone(), have.resource_version.clone())
@@ -183,7 +234,7 @@ pub fn own_record(state: &State, gateway: &GatewayName) -> RecordTask {
             BTreeMap::from([(LOCAL_GATEWAY, gateway.to_string()), (LOCAL_CLUSTER, cluster.to_string())]);
         labels.extend(located.vpc.clone().map(|vpc| (LOCAL_VPC, vpc)));
         let (external_ip, globalnet) = (located.external.to_string(), globalnet.to_string());
-        RecordObject { key, external_ip, globalnet, labels }
+        RecordObject { key, external_ip, globalnet, labels, annotations: BTreeMap::new() }
     });
     let is_about = |record: &Record| {
         record.gateway.as_ref() == Some(gateway) && record.cluster.as_ref() == Some(cluster)
@@ -201,6 +252,55 @@ pub fn own_record(state: &State, gateway: &GatewayName) -> RecordTask {
         None => task(None, have.filter(|record| record.origin.is_none() && is_about(record))),
         want => task(want, have),
     }
+}
+
+/// Our own record of a VPC of ours, if there is one.
+pub(super) fn own_vpc_record<'a>(state: &'a State, vpc: &str) -> Option<&'a Record> {
+    let cluster = state.cluster()?;
+    let key = ObjectKey::new(RECORD_NAMESPACE, &vpc_name(vpc, cluster)).ok()?;
+    let is_ours = |record: &&Record| {
+        record.origin.is_none()
+            && record.vpc.as_deref() == Some(vpc)
+            && record.cluster.as_ref() == Some(cluster)
+    };
+    state.records.here().get(&key).filter(is_ours)
+}
+
+/// The record of a VPC of ours: it names the main gateway, leads there, and remembers what a switch still has to move. It
+/// stays as it is while the main gateway has no address to be reached by, and goes with the VPC's last gateway.
+pub(super) fn vpc_record(state: &State, vpc: &str) -> RecordTask {
+    let Some(cluster) = state.cluster() else { return RecordTask::Nothing };
+    let Ok(key) = ObjectKey::new(RECORD_NAMESPACE, &vpc_name(vpc, cluster)) else {
+        return RecordTask::Nothing;
+    };
+    if matches!(state.own.standing(), Standing::Contested(_)) {
+        return RecordTask::Nothing;
+    }
+    let have = own_vpc_record(state, vpc);
+    if have.is_none() && state.records.here().contains_key(&key) {
+        // Somebody else's, in its place.
+        return RecordTask::Nothing;
+    }
+    let Some(main) = state.main(vpc) else { return task(None, have) };
+    let published = state.gateways.published(&main.gateway).zip(state.own.globalnet());
+    let Some((located, globalnet)) = published else { return RecordTask::Nothing };
+    let labels = BTreeMap::from([
+        (LOCAL_GATEWAY, main.gateway.to_string()),
+        (LOCAL_CLUSTER, cluster.to_string()),
+        (LOCAL_VPC, vpc.to_string()),
+    ]);
+    let moving = listed(&still_moving(state, vpc, have, main, located.lan));
+    let wish = state.vpcs.get(vpc).and_then(|vpc| vpc.switch.as_ref());
+    let granted = wish.filter(|wish| wish.to == main.gateway).map(|wish| wish.text.clone());
+    let switched = granted.or_else(|| have?.switched.clone());
+    let annotations = [
+        (LAN_IP, located.lan.map(|lan| lan.to_string())),
+        (MOVING, Some(moving).filter(|moving| !moving.is_empty())),
+        (SWITCHED, switched),
+    ];
+    let annotations = annotations.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    let (external_ip, globalnet) = (located.external.to_string(), globalnet.to_string());
+    task(Some(RecordObject { key, external_ip, globalnet, labels, annotations }), have)
 }
 
 /// A copy at the broker, by its name: it should say what our record says; copies of others are not ours.
@@ -232,12 +332,21 @@ pub fn export(state: &State, name: &str) -> RecordTask {
 fn original<'a>(state: &'a State, cluster: &ClusterId, name: &str) -> Option<&'a Record> {
     let is_ours = |record: &&Record| {
         let gateway = record.gateway.as_ref().filter(|_| record.cluster.as_ref() == Some(cluster));
-        !record.deleting && gateway.is_some_and(|gateway| own_key(cluster, gateway) == record.key)
+        let of_gateway = gateway.is_some_and(|gateway| own_key(cluster, gateway) == record.key);
+        let of_vpc = || {
+            record.vpc.as_ref().is_some_and(|vpc| {
+                own_vpc_record(state, vpc).is_some_and(|own| own.key == record.key)
+            })
+        };
+        !record.deleting && (of_gateway || of_vpc())
     };
     let records = state.records.exported_as(name).filter(is_ours);
-    // Two gateways of ours may be spelt alike there: the one whose name it really is.
-    let best =
-        records.min_by_key(|record| record.gateway.as_ref().is_some_and(|it| it.as_str().contains('.')));
+    // Two gateways of ours may be spelt alike there: the one whose name it really is. And a VPC that is called like one of
+    // them has no copy of its own.
+    let best = records.min_by_key(|record| {
+        let dotted = record.gateway.as_ref().is_some_and(|it| it.as_str().contains('.'));
+        (record.peer().is_none(), dotted)
+    });
     best.filter(|record| record.key.namespace() != state.records.broker_namespace)
 }
 
@@ -245,7 +354,7 @@ fn original<'a>(state: &'a State, cluster: &ClusterId, name: &str) -> Option<&'a
 pub(super) fn is_former(state: &State, record: &Record) -> bool {
     record.origin.is_none()
         && record.key.namespace() == RECORD_NAMESPACE
-        && record.peer().is_some_and(|peer| state.own.is_former(Some(&peer.cluster)))
+        && record.far().is_some_and(|far| state.own.is_former(Some(far.cluster())))
 }
 
 /// Whether a record was written while we went by a wrong id: it is another cluster's, and leads to a gateway of ours.
@@ -278,7 +387,10 @@ pub fn import(state: &State, key: &ObjectKey) -> RecordTask {
         from_another && !copy.deleting && !state.own.is_former(copy.origin.as_ref())
     };
     // One that stands for its gateway by name comes before one that only happens to be called so.
-    let copy = state.records.copies_for(key).filter(is_it).max_by_key(|copy| copy.is_of_gateway());
+    // And of two members one whose id has no dot: there, a dot ends the name of a VPC.
+    let clear = |copy: &Record| !copy.origin.as_ref().is_some_and(|id| id.as_str().contains('.'));
+    let copy =
+        state.records.copies_for(key).filter(is_it).max_by_key(|copy| (clear(copy), copy.is_of_gateway()));
     // Nor is anything taken or let go under an id that is perhaps not its publisher's; before that is known, a controller
     // that starts would bring what was refused before.
     let mut members = [copy, have].into_iter().flatten().filter_map(|record| record.origin.as_ref());

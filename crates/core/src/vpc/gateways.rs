@@ -26,6 +26,14 @@ pub(super) struct Gateway {
     pub(super) ready: bool,
     /// Its other pods that would answer: they should hold nothing of ours.
     pub(super) spares: Vec<PodRef>,
+    /// The VPC it is in, also while none of its pods runs.
+    pub(super) vpc: Option<String>,
+    /// Its address there, the same.
+    pub(super) lan: Option<Ipv4Addr>,
+    /// Whether it could be the main one of its VPC: ready, here to stay, and with all its addresses.
+    pub(super) fit: bool,
+    /// Whether kube-ovn fails over between its pods by itself.
+    pub(super) replicated: bool,
 }
 
 /// What speaks for one of several pods that could serve a gateway: it is kept while it is good.
@@ -64,6 +72,8 @@ pub(super) struct Gateways {
     eips_of: Groups<GatewayName, String>,
     /// Every gateway that is known by workload or pod.
     known: BTreeMap<GatewayName, Gateway>,
+    /// The same by VPC.
+    by_vpc: Groups<String, GatewayName>,
 }
 
 type Names = BTreeSet<GatewayName>;
@@ -96,11 +106,24 @@ impl Gateways {
         self.get(name).filter(|gateway| gateway.ready)?.located.as_ref().ok()
     }
 
-    /// The gateways of some VPCs.
+    /// The gateways of a VPC whose addresses are known.
     pub(super) fn in_vpc(&self, vpc: &str) -> impl Iterator<Item = (&GatewayName, &Located)> {
-        let located =
-            self.known.iter().filter_map(|(name, gateway)| Some((name, gateway.located.as_ref().ok()?)));
-        located.filter(move |(_, located)| located.vpc.as_deref() == Some(vpc))
+        self.of_vpc(vpc).filter_map(|name| Some((name, self.known.get(name)?.located.as_ref().ok()?)))
+    }
+
+    /// The gateways of a VPC.
+    pub(super) fn of_vpc(&self, vpc: &str) -> impl Iterator<Item = &GatewayName> {
+        self.by_vpc.of(vpc)
+    }
+
+    /// The VPCs that have gateways.
+    pub(super) fn vpcs(&self) -> impl Iterator<Item = &String> {
+        self.by_vpc.keys()
+    }
+
+    /// The VPC of a gateway.
+    pub(super) fn vpc_of(&self, name: &GatewayName) -> Option<&str> {
+        self.get(name)?.vpc.as_deref()
     }
 
     pub(super) fn take_stateful_sets(&mut self, event: Change<String, Workload>) -> Names {
@@ -189,6 +212,12 @@ impl Gateways {
             Some(gateway) => self.known.insert(name.clone(), gateway),
             None => self.known.remove(name),
         };
+        if let Some(vpc) = old.as_ref().and_then(|gateway| gateway.vpc.as_ref()) {
+            self.by_vpc.remove(vpc, name);
+        }
+        if let Some(vpc) = new.as_ref().and_then(|gateway| gateway.vpc.as_ref()) {
+            self.by_vpc.insert(vpc, name.clone());
+        }
         (old != new).then_some((old, new))
     }
 
@@ -208,11 +237,22 @@ impl Gateways {
                 pod.phase == "Running" && pod.ready && !pod.deleting && self.node(pod) == NodeHealth::Ready;
             good && running.as_ref().is_ok_and(|serving| serving.pod != pod.pod)
         };
+        let declared = self.declared.get(name.as_str());
+        let ready = self.workloads_of(name).any(|workload| workload.ready);
+        let located = running.clone().and_then(|pod| self.addresses(name, pod));
+        // One that is being deleted goes on for as long as it is allowed to: whoever takes over then loses nothing.
+        let stays = running.as_ref().is_ok_and(|pod| pod.ready && !pod.deleting);
+        let any_pod = running.clone().ok().or_else(|| self.pods_of(name).next());
         Some(Gateway {
             spares: self.pods_of(name).filter(is_spare).map(|pod| pod.pod.clone()).collect(),
-            located: running.clone().and_then(|pod| self.addresses(name, pod)),
+            fit: ready && stays && located.as_ref().is_ok_and(|located| located.lan.is_some()),
+            located,
             pod: running.map(|pod| pod.pod.clone()),
-            ready: self.workloads_of(name).any(|workload| workload.ready),
+            ready,
+            vpc: self.vpc(name, any_pod).map(Into::into),
+            lan: declared.and_then(|gateway| gateway.lan).or_else(|| any_pod?.lan),
+            replicated: declared.is_some_and(|gateway| gateway.replicated)
+                || self.workloads_of(name).any(|workload| workload.replicated),
         })
     }
 
@@ -256,7 +296,7 @@ impl Gateways {
             router: pod.router.ok_or_else(|| lacks(pod, "ovn.kubernetes.io/gateway"))?,
             external: self.external(pod)?,
             lan: declared.and_then(|gateway| gateway.lan).or(pod.lan),
-            vpc: self.vpc(name, pod).map(Into::into),
+            vpc: self.vpc(name, Some(pod)).map(Into::into),
         })
     }
 
@@ -288,13 +328,13 @@ impl Gateways {
     }
 
     /// The VPC of a gateway: as declared, else as the pod says, else by its subnet. Unknown stays unknown.
-    fn vpc<'a>(&'a self, name: &GatewayName, pod: &'a GatewayPod) -> Option<&'a str> {
+    fn vpc<'a>(&'a self, name: &GatewayName, pod: Option<&'a GatewayPod>) -> Option<&'a str> {
         let declared = self.declared.get(name.as_str()).and_then(|gateway| gateway.vpc.as_deref());
         let by_subnet = || {
             let workload = self.workloads_of(name).next()?;
             self.subnets.get(workload.subnet.as_ref()?)?.vpc.as_deref()
         };
-        declared.or(pod.vpc.as_deref()).or_else(by_subnet)
+        declared.or_else(|| pod?.vpc.as_deref()).or_else(by_subnet)
     }
 }
 

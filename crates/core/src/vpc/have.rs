@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use super::filter::{Filter, Packets};
-use super::{LEAVING_GROUP, LINK_GROUP, MARK, ROUTE_PROTOCOL};
+use super::{LEAVING_GROUP, LINK_GROUP, MARK, ROUTE_PROTOCOL, STANDBY_GROUP};
 use crate::leases::Mac;
 use crate::names::{HostAddr, Ipv4Cidr, ObjectKey};
 
@@ -52,7 +52,7 @@ pub struct Link {
     pub proxy_delay: u32,
 }
 
-/// The parameters of a tunnel link that cannot be changed in place.
+/// The parameters of a tunnel link that cannot be changed in place, but for the peer's end of a VXLAN.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum LinkKind {
     /// VXLAN.
@@ -99,16 +99,13 @@ impl LinkKind {
         }
     }
 
-    /// The Ethernet address of a link of ours, which follows from our end of it. With a random one, the peer would send to
-    /// the address of before for half a minute whenever the link is made again.
-    pub fn mac(&self) -> Option<Mac> {
-        match self {
-            Self::Vxlan { local: Some(local), .. } => {
-                let [a, b, c, d] = local.octets();
-                Some(Mac([0x02, 0x43, a, b, c, d]))
-            }
-            Self::Vxlan { local: None, .. } | Self::Gre { .. } => None,
+    /// The same with another peer.
+    pub(super) fn leading_to(&self, peer: Option<Ipv4Addr>) -> Self {
+        let mut kind = self.clone();
+        match &mut kind {
+            Self::Vxlan { remote, .. } | Self::Gre { remote, .. } => *remote = peer,
         }
+        kind
     }
 }
 
@@ -180,7 +177,7 @@ pub enum NatRule {
 impl Link {
     /// Whether we made it.
     pub fn is_ours(&self) -> bool {
-        self.group == LINK_GROUP || self.is_leaving()
+        [LINK_GROUP, STANDBY_GROUP].contains(&self.group) || self.is_leaving()
     }
 
     /// Whether its deletion has begun.

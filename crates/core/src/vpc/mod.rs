@@ -15,6 +15,7 @@ pub mod filter;
 mod gateways;
 pub mod have;
 mod index;
+pub mod mains;
 pub mod member;
 pub mod model;
 pub mod moves;
@@ -46,12 +47,14 @@ pub use outcome::{Outcome, Trouble, Visit};
 pub use plan::{Plan, Problem, Refused, plan, plan_after};
 pub use reach::{Answer, Near, Probed};
 pub use state::{Given, State};
-pub use want::{EgressRange, Established, Inbound, TunnelKind, TunnelWant, Want};
+pub use want::{EgressRange, Established, Inbound, Seat, TunnelKind, TunnelWant, Want};
 
 /// Link group of every link we make (`CWY` and a version), set in the same call that makes it.
 pub const LINK_GROUP: u32 = 0x4357_5901;
 /// The group of links of ours that are being deleted together. One that is still in it was left over.
 pub const LEAVING_GROUP: u32 = LINK_GROUP + 1;
+/// The group of links that stand by: their gateway would take over, and sends nothing through them until it does.
+pub const STANDBY_GROUP: u32 = LINK_GROUP + 2;
 /// Routing protocol number of every route we make.
 pub const ROUTE_PROTOCOL: u8 = 157;
 /// How aliases and rule comments of ours begin; the object's key follows.

@@ -3,7 +3,6 @@
 //! The planner's properties are stated against it, and it is the datapath of tests that are about the
 //! loop and not about Linux.
 
-use super::LINK_GROUP;
 use super::MARK;
 use super::action::{Action, LOOSE, clamp_spec, shared_clamp_spec};
 use super::have::{Have, Link, LinkKind, NatRule, Route};
@@ -11,24 +10,35 @@ use crate::names::HostAddr;
 
 /// What a link starts with: the kernel's defaults.
 fn fresh(kind: LinkKind, mtu: Option<u32>) -> Link {
-    let (mac, mtu) = (kind.mac(), mtu.unwrap_or(1400));
-    Link { group: LINK_GROUP, kind: Some(kind), rp_filter: 0, proxy_delay: 800, mac, mtu, ..Link::default() }
+    Link {
+        kind: Some(kind),
+        rp_filter: 0,
+        proxy_delay: 800,
+        mtu: mtu.unwrap_or(1400),
+        ..Link::default()
+    }
 }
 
 /// Does one step, or says what the kernel would say.
 pub fn apply(have: &mut Have, action: &Action) -> Result<(), String> {
     match action {
-        Action::LinkAdd { link, want, mtu } => {
+        Action::LinkAdd { link, want, mac, group, mtu } => {
             let clash = |other: &Link| other.kind.as_ref().is_some_and(|kind| same_identity(kind, want));
             if have.links.contains_key(link.as_str()) || have.links.values().any(clash) {
                 return Err("File exists".into());
             }
-            have.links.insert(link.to_string(), fresh(want.clone(), *mtu));
+            let link_made = Link { mac: *mac, group: *group, ..fresh(want.clone(), *mtu) };
+            have.links.insert(link.to_string(), link_made);
         }
         Action::LinkAlias { link, owner } => {
             find(have, link.as_str())?.alias = Some(format!("{MARK}{owner}"));
         }
-        Action::LinkGroup { link } => find(have, link.as_str())?.group = LINK_GROUP,
+        Action::LinkGroup { link, group } => find(have, link.as_str())?.group = *group,
+        Action::LinkRemote { link, remote } => {
+            let link = find(have, link.as_str())?;
+            link.kind = link.kind.as_ref().map(|kind| kind.leading_to(Some(*remote)));
+        }
+        Action::NoIpv6 { link } => drop(find(have, link.as_str())?),
         Action::LinkMtu { link, mtu } => find(have, link.as_str())?.mtu = *mtu,
         Action::LinkArp { link } => find(have, link.as_str())?.arp_off = false,
         Action::LinkMac { link, mac } => find(have, link.as_str())?.mac = Some(*mac),
@@ -38,7 +48,7 @@ pub fn apply(have: &mut Have, action: &Action) -> Result<(), String> {
             have.routes.retain(|route| route.dev.as_ref() != Some(link));
         }
         Action::ProxyDelay { link } => find(have, link.as_str())?.proxy_delay = 0,
-        Action::ProxyArp { link } => find(have, link.as_str())?.proxy_arp = true,
+        Action::ProxyArp { link, on } => find(have, link.as_str())?.proxy_arp = *on,
         Action::LooseFilter { link } => find(have, link.as_str())?.rp_filter = LOOSE,
         Action::Promote { link } => find(have, link.as_str())?.promotes = true,
         Action::AddrPut { link, address } => {

@@ -9,7 +9,9 @@
 //!   Where another cluster's id ends with a dash and ours, the dashes of that id are doubled as well, since
 //!   `gw` of `prod-eu` would have the name of our own `gw-prod` in `eu`;
 //! - a copy at the broker is `<gateway>.<cluster id>`, with `-dot-` for a dot of the gateway's name: the first dot ends
-//!   it.
+//!   it;
+//! - a VPC's record is `<vpc>.<cluster id>`, here and at the broker; one that was brought here has the dashes of the id
+//!   doubled, and three of them for a dot.
 
 use super::objects::Peer;
 use crate::names::ClusterId;
@@ -30,6 +32,16 @@ pub fn home_name(own: Option<&ClusterId>, peer: &Peer) -> String {
 /// What a gateway's copy at the broker is called.
 pub fn copy_name(peer: &Peer) -> String {
     format!("{}.{}", peer.gateway.as_str().replace('.', "-dot-"), peer.cluster)
+}
+
+/// What the record of a VPC is called where it is made, and its copy at the broker.
+pub fn vpc_name(vpc: &str, cluster: &ClusterId) -> String {
+    format!("{vpc}.{cluster}")
+}
+
+/// What the record of another cluster's VPC is called here.
+pub fn vpc_home_name(vpc: &str, cluster: &ClusterId) -> String {
+    format!("{vpc}.{}", doubled(cluster.as_str()).replace('.', "---"))
 }
 
 /// Whether a record here may be called so and be about this gateway: under whatever name it was ever brought.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use super::status::TunnelStatus;
-use super::want::{EgressRange, Established, TunnelKind, TunnelWant};
+use super::want::{EgressRange, Established, Seat, TunnelKind, TunnelWant};
 use crate::names::{ClusterId, GatewayName, HostAddr, Ipv4Cidr, LinkName, ObjectKey};
 use crate::room::is_later;
 
@@ -39,15 +39,26 @@ impl Tunnel {
         self.finalizers.iter().any(|finalizer| finalizer == TUNNEL_FINALIZER)
     }
 
-    /// What its status says it was built with on a gateway, if it says that it was.
+    /// What its status says it was built with on a gateway, if it says that it was. One by VPC is the same on all gateways of
+    /// the VPC, whichever it was that carried it.
     pub(super) fn established(&self, gateway: &GatewayName) -> Option<Established> {
         let status = &self.status;
-        let is_here = status.initialized && status.gateway.as_deref() == Some(gateway.as_str());
+        let is_any = self.local_vpc().is_some();
+        let is_here =
+            status.initialized && (is_any || status.gateway.as_deref() == Some(gateway.as_str()));
         is_here.then(|| Established {
             range: status.remote_globalnet.as_deref().and_then(|text| text.parse().ok()),
             peer: status.remote_ip.as_deref().and_then(|text| text.parse().ok()),
             address: status.interface_addr.as_deref().and_then(|text| text.parse().ok()),
         })
+    }
+
+    /// The VPC of ours that it leads from, if it is a tunnel by VPC.
+    pub(super) fn local_vpc(&self) -> Option<&str> {
+        match &self.spec.as_ref().ok()?.ends {
+            Ends::ByVpc { local, .. } => Some(local),
+            Ends::ByGateway { .. } => None,
+        }
     }
 
     /// What its status says it was built with, to compare.
@@ -68,10 +79,14 @@ impl Tunnel {
 
     /// What it needed when it was last up, on this gateway and to the same peer, as its status has it. With that it can be
     /// built while something cannot be known; what its spec says counts as it is now.
-    pub(super) fn last_known(&self, gateway: &GatewayName, local: Ipv4Addr) -> Option<TunnelWant> {
+    pub(super) fn last_known(
+        &self,
+        gateway: &GatewayName,
+        local: Ipv4Addr,
+        seat: Seat,
+    ) -> Option<TunnelWant> {
         let (spec, status) = (self.spec.as_ref().ok()?, &self.status);
-        let Ends::ByGateway { peer, .. } = &spec.ends else { return None };
-        if status.peer != Some(peer.to_string()) {
+        if status.peer != Some(spec.ends.far().to_string()) {
             return None;
         }
         let Established { range, peer, .. } = self.established(gateway)?;
@@ -87,6 +102,7 @@ impl Tunnel {
             remote_range,
             egress: EgressRange::longest_run(&egress)?,
             own,
+            seat,
         })
     }
 
@@ -141,6 +157,68 @@ pub enum Ends {
     },
 }
 
+impl Ends {
+    /// What the tunnel leads to.
+    pub fn far(&self) -> Far {
+        match self {
+            Self::ByGateway { peer, .. } => Far::Gateway(peer.clone()),
+            Self::ByVpc { cluster, remote, .. } => {
+                Far::Vpc { cluster: cluster.clone(), vpc: remote.clone() }
+            }
+        }
+    }
+}
+
+/// What a tunnel leads to: one gateway of another cluster, or whichever is the main one of a VPC there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Far {
+    /// That gateway.
+    Gateway(Peer),
+    /// The main gateway of that VPC.
+    Vpc {
+        /// The cluster.
+        cluster: ClusterId,
+        /// The VPC there.
+        vpc: String,
+    },
+}
+
+impl Far {
+    /// Its cluster.
+    pub fn cluster(&self) -> &ClusterId {
+        match self {
+            Self::Gateway(peer) => &peer.cluster,
+            Self::Vpc { cluster, .. } => cluster,
+        }
+    }
+
+    /// Where it is and what it is called, with what it is.
+    pub fn named(&self) -> String {
+        let kind = match self {
+            Self::Gateway(_) => "gateway",
+            Self::Vpc { .. } => "VPC",
+        };
+        format!("{kind} {self}")
+    }
+
+    /// What it is called in its cluster, with what it is.
+    pub fn called(&self) -> String {
+        match self {
+            Self::Gateway(peer) => format!("gateway {}", peer.gateway),
+            Self::Vpc { vpc, .. } => format!("VPC {vpc}"),
+        }
+    }
+}
+
+impl std::fmt::Display for Far {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Gateway(peer) => peer.fmt(f),
+            Self::Vpc { cluster, vpc } => write!(f, "{cluster}/{vpc}"),
+        }
+    }
+}
+
 /// A gateway of another cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Peer {
@@ -165,6 +243,8 @@ pub struct Workload {
     pub ready: bool,
     /// The subnet on its inside.
     pub subnet: Option<String>,
+    /// Whether it has several pods, between which kube-ovn itself fails over.
+    pub replicated: bool,
 }
 
 /// A gateway's pod.
@@ -214,6 +294,8 @@ pub struct VpcGateway {
     pub external_subnets: Vec<String>,
     /// Whether its pod has no address of its own there.
     pub no_default_eip: bool,
+    /// Whether kube-ovn itself fails over between several pods of it.
+    pub replicated: bool,
 }
 
 /// An `IptablesEIP` of kube-ovn that has its address: one more on a gateway's outside.
@@ -239,10 +321,38 @@ pub struct Subnet {
 /// A `Vpc` of kube-ovn.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Vpc {
-    /// The static routes of its router.
+    /// The static routes of its router that lead by destination.
     pub routes: BTreeSet<StaticRoute>,
+    /// All of its static routes in the order that it lists them.
+    pub listed: Vec<ListedRoute>,
     /// The namespaces that it is for; all if there are none.
     pub namespaces: BTreeSet<String>,
+    /// The version last seen: what a write is guarded by.
+    pub resource_version: String,
+    /// The gateway that its owner wants to be the main one.
+    pub switch: Option<Switch>,
+}
+
+/// A static route as a `Vpc` lists it, as far as moving it needs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListedRoute {
+    /// Where to, or where from; nothing where that makes no sense.
+    pub range: Option<Ipv4Cidr>,
+    /// Through whom; nothing where that makes no sense.
+    pub next_hop: Option<Ipv4Addr>,
+    /// Whether kube-ovn chooses between several next hops itself.
+    pub shared: bool,
+}
+
+/// A wish for another main gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Switch {
+    /// The wish as it was written. It is carried out once; written anew in other words it is another one.
+    pub text: String,
+    /// The gateway.
+    pub to: GatewayName,
+    /// Whether all routes follow, or those of tunnels only.
+    pub all: bool,
 }
 
 /// A static route of a `Vpc`.

@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use self::index::Index;
 use super::action::{Action, LOOSE, SourceNat, Step};
 use super::have::{Have, Link, LinkKind, Route};
-use super::want::{TunnelKind, TunnelWant, Want};
-use super::{LAN_LINK, LINK_GROUP, ROUTE_PROTOCOL, UNDERLAY_LINK};
+use super::want::{Seat, TunnelKind, TunnelWant, Want};
+use super::{LAN_LINK, ROUTE_PROTOCOL, UNDERLAY_LINK};
 use crate::names::{Ipv4Cidr, LinkName, ObjectKey};
 
 /// Why a tunnel cannot be had on this gateway, although its object is fine.
@@ -194,7 +194,8 @@ impl<'a> Planner<'a> {
         let owner = Some(&tunnel.owner);
         let want = link_kind(tunnel);
         let mtu = self.index.mtu(&want);
-        self.push(owner, Action::LinkAdd { link: name.clone(), want, mtu });
+        let (mac, group) = (tunnel.mac(), tunnel.group());
+        self.push(owner, Action::LinkAdd { link: name.clone(), want, mac, group, mtu });
         self.push(owner, Action::LinkAlias { link: name.clone(), owner: tunnel.owner.clone() });
     }
 
@@ -216,9 +217,12 @@ impl<'a> Planner<'a> {
             if has.proxy_delay != 0 {
                 self.push(owner, Action::ProxyDelay { link: link() });
             }
-            if !has.proxy_arp {
-                self.push(owner, Action::ProxyArp { link: link() });
+            if has.proxy_arp != tunnel.seat.carries() {
+                self.push(owner, Action::ProxyArp { link: link(), on: tunnel.seat.carries() });
             }
+        }
+        if old.is_none() && tunnel.seat != Seat::Named {
+            self.push(owner, Action::NoIpv6 { link: link() });
         }
         if has.rp_filter != LOOSE {
             self.push(owner, Action::LooseFilter { link: link() });
@@ -242,20 +246,23 @@ impl<'a> Planner<'a> {
     /// What can be put right of a link that stays. Its marks first: without them it is nobody's.
     fn mend_link(&mut self, name: &LinkName, tunnel: &TunnelWant, old: &Link) {
         let (owner, link) = (Some(&tunnel.owner), || name.clone());
-        if old.group != LINK_GROUP {
-            self.push(owner, Action::LinkGroup { link: link() });
+        if old.group != tunnel.group() {
+            self.push(owner, Action::LinkGroup { link: link(), group: tunnel.group() });
         }
         if self.index.ours.get(name.as_str()) != Some(&Some(tunnel.owner.clone())) {
             self.push(owner, Action::LinkAlias { link: link(), owner: tunnel.owner.clone() });
         }
         let kind = link_kind(tunnel);
+        if old.kind.as_ref().and_then(LinkKind::remote) != Some(tunnel.remote) {
+            self.push(owner, Action::LinkRemote { link: link(), remote: tunnel.remote });
+        }
         if let Some(mtu) = self.index.mtu(&kind).filter(|mtu| old.mtu != *mtu) {
             self.push(owner, Action::LinkMtu { link: link(), mtu });
         }
         if old.arp_off && matches!(kind, LinkKind::Vxlan { .. }) {
             self.push(owner, Action::LinkArp { link: link() });
         }
-        if let Some(mac) = kind.mac().filter(|mac| old.mac != Some(*mac)) {
+        if let Some(mac) = tunnel.mac().filter(|mac| old.mac != Some(*mac)) {
             self.push(owner, Action::LinkMac { link: link(), mac });
         }
     }
@@ -396,15 +403,21 @@ fn places_to_free<'a>(buildable: &Tunnels<'a>, index: &Index<'a>) -> BTreeMap<&'
         let kind = link_kind(tunnel);
         for link in index.in_the_way_of(name.as_str(), tunnel) {
             let stays = link == name.as_str()
-                && index
-                    .our_link(link)
-                    .is_some_and(|link| link.kind.as_ref() == Some(&kind) && !link.is_leaving());
+                && index.our_link(link).is_some_and(|link| becomes(link, &kind) && !link.is_leaving());
             if !stays {
                 freed.entry(link).or_insert(*tunnel);
             }
         }
     }
     freed
+}
+
+/// Whether a link has the parameters that a tunnel needs, or can be given them while it stays: where a VXLAN leads.
+fn becomes(link: &Link, kind: &LinkKind) -> bool {
+    match (&link.kind, kind) {
+        (Some(has @ LinkKind::Vxlan { .. }), LinkKind::Vxlan { remote, .. }) => has.leading_to(*remote) == *kind,
+        (has, kind) => has.as_ref() == Some(kind),
+    }
 }
 
 /// The link parameters a tunnel needs.

@@ -5,13 +5,13 @@ use std::net::Ipv4Addr;
 
 use super::exchange::{RECORD_NAMESPACE, Record, own_key};
 use super::index::Groups;
-use super::naming::copy_name;
-use super::objects::Peer;
+use super::naming::{copy_name, vpc_name};
+use super::objects::Far;
 use super::outcome::Trouble;
 use super::shares::Shares;
 use super::trouble::Absence;
 use crate::names::{ClusterId, GatewayName, Ipv4Cidr, ObjectKey};
-use crate::room::Change;
+use crate::room::{Change, is_later};
 
 /// Records and copies, and where to find them.
 #[derive(Debug, Clone, Default)]
@@ -24,7 +24,7 @@ pub(super) struct Records {
     /// Absent until the broker's first full list.
     copies: Option<BTreeMap<String, Record>>,
     /// Where the records of a peer are.
-    peers: Groups<Peer, ObjectKey>,
+    peers: Groups<Far, ObjectKey>,
     /// Those that nobody brought here, by the gateway that they are about.
     written_here: Groups<GatewayName, ObjectKey>,
     /// The same by what their copies at the broker would be called.
@@ -34,7 +34,7 @@ pub(super) struct Records {
     /// How many of each member's copies are brought here.
     shares: Shares,
     /// The peers that were known when the broker was last seen to lose all it had.
-    emptied: BTreeSet<Peer>,
+    emptied: BTreeSet<Far>,
 }
 
 type Changed<K> = Vec<(K, Option<Record>, Option<Record>)>;
@@ -89,7 +89,7 @@ impl Records {
     }
 
     /// The records about a peer.
-    pub(super) fn about(&self, peer: &Peer) -> impl Iterator<Item = &Record> {
+    pub(super) fn about(&self, peer: &Far) -> impl Iterator<Item = &Record> {
         self.peers.of(peer).filter_map(|key| self.here.get(key))
     }
 
@@ -99,21 +99,33 @@ impl Records {
     }
 
     pub(super) fn take(&mut self, event: Change<ObjectKey, Record>) -> Changed<ObjectKey> {
+        let is_of_vpc = |record: &Record| matches!(record.far(), Some(Far::Vpc { .. }));
+        if let Change::Put(key, late) = &event
+            && let Some(known) = self.here.get(key).filter(|known| is_of_vpc(known))
+            && is_later(&known.resource_version, &late.resource_version)
+        {
+            // The answer to a write of ours came before the watch's news of what it replaced.
+            return Vec::new();
+        }
         let changed = event.carry_out(&mut self.here);
         for (key, old, new) in &changed {
-            if let Some((record, peer)) = old.as_ref().and_then(|record| Some((record, record.peer()?))) {
-                self.peers.remove(&peer, key);
+            if let Some((record, far)) = old.as_ref().and_then(|record| Some((record, record.far()?))) {
+                self.peers.remove(&far, key);
                 if record.origin.is_none() {
-                    self.written_here.remove(&peer.gateway, key);
-                    self.exported.remove(&copy_name(&peer), key);
+                    self.exported.remove(&exported_name(&far), key);
+                    if let Far::Gateway(peer) = far {
+                        self.written_here.remove(&peer.gateway, key);
+                    }
                 }
             }
-            if let Some((record, peer)) = new.as_ref().and_then(|record| Some((record, record.peer()?))) {
-                self.peers.insert(&peer, key.clone());
-                self.emptied.remove(&peer);
+            if let Some((record, far)) = new.as_ref().and_then(|record| Some((record, record.far()?))) {
+                self.peers.insert(&far, key.clone());
+                self.emptied.remove(&far);
                 if record.origin.is_none() {
-                    self.written_here.insert(&peer.gateway, key.clone());
-                    self.exported.insert(&copy_name(&peer), key.clone());
+                    self.exported.insert(&exported_name(&far), key.clone());
+                    if let Far::Gateway(peer) = far {
+                        self.written_here.insert(&peer.gateway, key.clone());
+                    }
                 }
             }
         }
@@ -137,7 +149,7 @@ impl Records {
         let changed = event.carry_out(copies);
         if had_any && copies.is_empty() {
             let brought = self.here.values().filter(|record| record.origin.is_some());
-            self.emptied.extend(brought.filter_map(Record::peer));
+            self.emptied.extend(brought.filter_map(Record::far));
         }
         let mut moved = BTreeSet::new();
         for (name, old, new) in &changed {
@@ -178,19 +190,19 @@ impl Records {
 
     /// The record that speaks for a peer. Only one in the namespace of records counts: who may write elsewhere must not speak
     /// for a gateway.
-    fn best(&self, peer: &Peer) -> Option<&Record> {
+    fn best(&self, peer: &Far) -> Option<&Record> {
         let here = self.about(peer).filter(|it| !it.deleting && it.key.namespace() == RECORD_NAMESPACE);
         // One that people wrote comes before one that was brought; of those the longer name is the clearer one.
         here.max_by_key(|record| (record.origin.is_none(), record.key.name().len()))
     }
 
     /// Whether people here have written themselves where a peer is: then what is said at the broker is no matter.
-    pub(super) fn is_given(&self, peer: &Peer) -> bool {
+    pub(super) fn is_given(&self, peer: &Far) -> bool {
         self.best(peer).is_some_and(|record| record.origin.is_none())
     }
 
     /// Where a peer can be reached and what lies behind it.
-    pub(super) fn find(&self, peer: &Peer) -> Result<(Ipv4Addr, Ipv4Cidr), Trouble> {
+    pub(super) fn find(&self, peer: &Far) -> Result<(Ipv4Addr, Ipv4Cidr), Trouble> {
         let invalid = |why: String| Trouble::PeerInvalid { peer: peer.clone(), why };
         let Some(record) = self.best(peer) else {
             return Err(match self.about(peer).find(|record| !record.deleting) {
@@ -213,9 +225,9 @@ impl Records {
     }
 
     /// Why there is no record of a peer.
-    fn absence(&self, peer: &Peer) -> Absence {
-        let copy = self.copies.as_ref().and_then(|copies| copies.get(&copy_name(peer)));
-        let is_theirs = |copy: &&Record| copy.origin.as_ref() == Some(&peer.cluster);
+    fn absence(&self, peer: &Far) -> Absence {
+        let copy = self.copies.as_ref().and_then(|copies| copies.get(&exported_name(peer)));
+        let is_theirs = |copy: &&Record| copy.origin.as_ref() == Some(peer.cluster());
         match copy.filter(is_theirs) {
             Some(copy) if copy.home(self.own.as_ref()).is_some() && !self.is_taken(copy) => {
                 Absence::TooMany(self.shares.limit())
@@ -224,5 +236,13 @@ impl Records {
             None if self.emptied.contains(peer) => Absence::BrokerEmptied,
             None => Absence::NotPublished,
         }
+    }
+}
+
+/// What the copy of a record at the broker is called.
+pub(super) fn exported_name(far: &Far) -> String {
+    match far {
+        Far::Gateway(peer) => copy_name(peer),
+        Far::Vpc { cluster, vpc } => vpc_name(vpc, cluster),
     }
 }

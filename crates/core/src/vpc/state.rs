@@ -15,6 +15,7 @@ use super::admission::Admission;
 use super::compile;
 use super::event::{Event, Scope};
 use super::gateways::Gateways;
+use super::mains::Main;
 use super::member::{Member, Members};
 use super::objects::{StaticRoute, Tunnel, Vpc};
 use super::outcome::{Outcome, Trouble};
@@ -30,6 +31,7 @@ use crate::names::{ClusterId, GatewayName, Ipv4Cidr, ObjectKey};
 
 mod ends;
 mod gateways;
+mod mains;
 mod records;
 mod tunnels;
 
@@ -52,6 +54,10 @@ pub struct State {
     pub(super) ends: Published,
     pub(super) visits: Visits,
     pub(super) reaches: Reaches,
+    /// The gateways that are silent to those who watch them.
+    silent: BTreeSet<GatewayName>,
+    /// Which gateway of a VPC is the main one; follows from all of the above.
+    mains: BTreeMap<String, Main>,
     /// Which tunnels of a gateway may be built; follows from all of the above.
     admissions: BTreeMap<GatewayName, Admission>,
 }
@@ -95,7 +101,7 @@ impl State {
 
     /// Whether any tunnel on a gateway says that it is ready.
     pub fn is_any_ready(&self, gateway: &GatewayName) -> bool {
-        let mut tunnels = self.tunnels.on(gateway).filter_map(|key| self.tunnels.get(key));
+        let mut tunnels = self.on(gateway).filter_map(|key| self.tunnels.get(key));
         tunnels.any(|tunnel| tunnel.status.conditions.is_true(READY))
     }
 
@@ -156,10 +162,11 @@ impl State {
     /// The same knowledge, with all that follows from it worked out from nothing. It must not differ; tests
     /// hold the one against the other.
     pub fn recomputed(&self) -> Self {
-        let (admissions, ends) = (BTreeMap::new(), self.ends.recomputed());
-        let mut state = Self { admissions, ends, ranges: self.claimed_ranges(), ..self.clone() };
+        let (admissions, mains, ends) = (BTreeMap::new(), BTreeMap::new(), self.ends.recomputed());
+        let mut state = Self { admissions, mains, ends, ranges: self.claimed_ranges(), ..self.clone() };
         state.own.work_out();
         state.work_out_gateways();
+        state.elect_all();
         state.admit_all();
         state
     }
@@ -172,6 +179,7 @@ impl State {
         let same_ranges = self.ranges == anew.ranges;
         same_ranges
             && self.ends == anew.ends
+            && self.mains == anew.mains
             && self.admissions == anew.admissions
             && gateways.iter().all(same)
     }
@@ -249,9 +257,13 @@ impl State {
             Event::Unheard(gateway, pod_uid) => {
                 self.reaches.unheard(&gateway, &pod_uid).into_iter().map(Scope::Tunnel).collect()
             }
+            Event::Silence(gateway, silent) => self.apply_silence(gateway, silent),
             Event::TermEnded => {
                 self.visits.forget_outcomes();
                 self.reaches.clear();
+                self.silent.clear();
+                self.elect_all();
+                self.admit_all();
                 Touched::new()
             }
         }
@@ -267,6 +279,7 @@ impl State {
         self.own.work_out();
         self.records.know_own(self.own.cluster());
         self.work_out_gateways();
+        self.elect_all();
         self.admit_all();
         self.everything()
     }
@@ -277,6 +290,7 @@ impl State {
         let mut touched: Touched = gateways
             .flat_map(|gateway| [Scope::Gateway(gateway.clone()), Scope::Record(gateway.clone())])
             .chain(self.tunnels.all().keys().cloned().map(Scope::Tunnel))
+            .chain(self.all_vpcs().into_iter().map(Scope::Vpc))
             .chain([Scope::Membership])
             .collect();
         let records = self.records.here().values();

@@ -1,12 +1,13 @@
 //! What a tunnel object says of itself, as values; writing it is somebody else's job.
 
+mod failover;
 mod ready;
 
 use self::ready::reachable;
 use super::compile;
 use super::ends;
 use super::gateways::Located;
-use super::objects::{Ends, Tunnel};
+use super::objects::Tunnel;
 use super::outcome::Trouble;
 use super::reach::Reach;
 use super::state::State;
@@ -69,6 +70,8 @@ const PROBING: &str = "Probing";
 pub const LAST_KNOWN: &str = "LastKnown";
 /// Whether the VPC leads traffic to the gateway.
 pub const ROUTED: &str = "Routed";
+/// Whether another gateway of the VPC would take the tunnel over; only on tunnels by VPC.
+pub const FAILOVER: &str = "Failover";
 /// Why a deleted tunnel is still there.
 pub const CLEANUP_BLOCKED: &str = "CleanupBlocked";
 /// Whether the gateway's own uplink works as a tunnel needs it.
@@ -114,7 +117,7 @@ pub fn tunnel(state: &State, key: &ObjectKey) -> Option<TunnelTask> {
 
 fn finalizer(state: &State, tunnel: &Tunnel) -> Finalizer {
     match (tunnel.deleting, tunnel.is_held()) {
-        (false, false) if compile::is_buildable(tunnel) => Finalizer::Add,
+        (false, false) if tunnel.spec.is_ok() => Finalizer::Add,
         (false, _) | (true, false) => Finalizer::Leave,
         (true, true) if tunnel.abandon => Finalizer::Remove,
         (true, true) => match compile::leftovers(state, tunnel) {
@@ -148,16 +151,14 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
     if let Ok(spec) = &tunnel.spec
         && (is_up || !status.initialized)
     {
-        status.peer = Some(match &spec.ends {
-            Ends::ByGateway { peer, .. } => peer.to_string(),
-            Ends::ByVpc { cluster, remote, .. } => format!("{cluster}/{remote}"),
-        });
+        status.peer = Some(spec.ends.far().to_string());
     }
     match verdict {
         compile::Verdict::Up { want, gateway, located, arp_off, hindered, reach, doubt, unclamped } => {
             if is_said(tunnel, &reach) {
                 // How the ends are declared is known without anybody's answer.
                 ends::set_condition(&mut status, state, tunnel);
+                failover::set_condition(&mut status, state, tunnel);
                 return (status != tunnel.status).then_some(status);
             }
             fill(&mut status, state, want, gateway, located, doubt.is_some());
@@ -173,13 +174,14 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
                 Err((truth, reason, message)) => set(&mut status, tunnel, READY, truth, reason, message),
             }
             last_known(&mut status, tunnel, doubt);
+            failover::set_condition(&mut status, state, tunnel);
             routed(&mut status, state, tunnel, want, located);
             underlay(&mut status, tunnel, arp_off);
             segment_size(&mut status, tunnel, unclamped);
         }
         compile::Verdict::Down(trouble) => {
             // Nobody observes these while it is down.
-            for kind in [ROUTED, UNDERLAY, SEGMENT_SIZE, REACHABLE, LAST_KNOWN] {
+            for kind in [ROUTED, UNDERLAY, SEGMENT_SIZE, REACHABLE, LAST_KNOWN, FAILOVER] {
                 status.conditions.remove(kind);
             }
             status.round_trip = None;
@@ -265,7 +267,7 @@ fn up_sentence(state: &State, want: &TunnelWant, gateway: &GatewayName) -> Strin
     text
 }
 
-/// Whether the VPC's router sends the far range to this gateway. We never add that route in this form.
+/// Whether the VPC's router sends the far range to this gateway. We never add that route.
 fn routed(status: &mut TunnelStatus, state: &State, tunnel: &Tunnel, want: &TunnelWant, located: &Located) {
     let range = want.remote_range;
     let known = located.vpc.as_deref().zip(located.lan);

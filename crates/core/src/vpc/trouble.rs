@@ -1,6 +1,6 @@
 //! Why a tunnel is not up: each cause with the reason that conditions show and a sentence a person can act on.
 
-use super::objects::Peer;
+use super::objects::Far;
 use super::plan::Problem;
 use crate::names::{ClusterId, GatewayName, Ipv4Cidr, ObjectKey};
 
@@ -34,11 +34,11 @@ pub enum Trouble {
     /// The object cannot be understood.
     #[error("{0}")]
     Invalid(String),
-    /// A form that is still to come.
+    /// A VPC of ours has no gateway that could carry a tunnel.
     #[error(
-        "tunnels by VPC (remoteCluster, remoteVpc, localVpc) are not supported yet; use clusterId, gatewayName and natGwDp"
+        "VPC {0} has no gateway that is ready: no VpcNatGateway with that spec.vpc has a pod that is; the tunnel is built on the first that is"
     )]
-    NotYetSupported,
+    VpcWithoutGateway(String),
     /// A fact about our own cluster is missing.
     #[error("{0}")]
     ClusterIncomplete(String),
@@ -67,11 +67,11 @@ pub enum Trouble {
     /// It is not known who goes by the peer's id.
     #[error(
         "the record of {peer} is another than the tunnel was built with, and whether only one cluster claims the id {} at the broker is not known yet; it counts when that is, within minutes of the broker's answer",
-        peer.cluster
+        peer.cluster()
     )]
     ClaimsUnknown {
         /// The peer.
-        peer: Peer,
+        peer: Far,
     },
     /// There is no such gateway.
     #[error(
@@ -99,12 +99,12 @@ pub enum Trouble {
     GatewayIncomplete(String),
     /// No record of the peer is here.
     #[error("{}", absent(.0, *.1))]
-    PeerUnknown(Peer, Absence),
+    PeerUnknown(Far, Absence),
     /// The peer's record makes no sense.
-    #[error("the record of gateway {peer} cannot be used: {why}")]
+    #[error("the record of {} cannot be used: {why}", peer.named())]
     PeerInvalid {
         /// The peer.
-        peer: Peer,
+        peer: Far,
         /// What is wrong with it.
         why: String,
     },
@@ -180,17 +180,22 @@ pub enum Absence {
     TooMany(usize),
 }
 
-fn absent(peer: &Peer, absence: Absence) -> String {
-    let Peer { cluster, gateway } = peer;
+fn absent(peer: &Far, absence: Absence) -> String {
+    let (cluster, it) = (peer.cluster(), peer.called());
+    let what = match peer {
+        Far::Gateway(_) => "is the gateway ready there",
+        Far::Vpc { .. } => "has it a gateway that is ready there",
+    };
     match absence {
         Absence::NotPublished => format!(
-            "cluster {cluster} has published no gateway {gateway}: is the name right, is the gateway ready there, and is that cluster joined to the broker? What the tunnel had stays as it is"
+            "cluster {cluster} has published no {it}: is the name right, {what}, and is that cluster joined to the broker? What the tunnel had stays as it is"
         ),
         Absence::BrokerEmptied => format!(
-            "the broker lost the record of gateway {peer} and all others at once, as when its namespace is deleted; what the tunnel had stays as it is, and cluster {cluster} publishes anew as soon as it can write there"
+            "the broker lost the record of {} and all others at once, as when its namespace is deleted; what the tunnel had stays as it is, and cluster {cluster} publishes anew as soon as it can write there",
+            peer.named()
         ),
         Absence::TooMany(limit) => format!(
-            "cluster {cluster} has published gateway {gateway}, but more than {limit} records, and only the first {limit} by name are brought here (--records-per-member); what the tunnel had stays as it is"
+            "cluster {cluster} has published {it}, but more than {limit} records, and only the first {limit} by name are brought here (--records-per-member); what the tunnel had stays as it is"
         ),
     }
 }
@@ -220,7 +225,7 @@ impl Trouble {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Invalid(_) => "InvalidSpec",
-            Self::NotYetSupported => "NotYetSupported",
+            Self::VpcWithoutGateway(_) => "VpcWithoutGateway",
             Self::ClusterIncomplete(_) => "ClusterIncomplete",
             Self::ClusterIdTaken { .. } => "ClusterIdTaken",
             Self::PeerIdContested { .. } => "PeerIdContested",
@@ -294,10 +299,10 @@ impl Trouble {
             | Self::PeerIdContested { .. }
             | Self::ClaimsUnknown { .. }
             | Self::GatewayIncomplete(_)
+            | Self::VpcWithoutGateway(_)
             | Self::PeerUnknown(..)
             | Self::PeerInvalid { .. } => true,
-            Self::NotYetSupported
-            | Self::GatewayNotFound(_)
+            Self::GatewayNotFound(_)
             | Self::GatewayNotRunning { .. }
             | Self::GatewayLost { .. }
             | Self::RangeOverlap { .. }
@@ -320,9 +325,9 @@ mod tests {
 
     #[test]
     fn what_happens_on_an_ordinary_day_is_no_alarm() {
-        let peer = Peer { cluster: "c2".parse().expect("an id"), gateway: "gw1".parse().expect("a name") };
-        let gateway = peer.gateway.clone();
-        let awaited = Trouble::PeerUnknown(peer, Absence::NotPublished);
+        let gateway: GatewayName = "gw1".parse().expect("a name");
+        let peer = super::super::objects::Peer { cluster: "c2".parse().expect("an id"), gateway: gateway.clone() };
+        let awaited = Trouble::PeerUnknown(Far::Gateway(peer), Absence::NotPublished);
         let replaced = Trouble::GatewayNotRunning { gateway: gateway.clone(), why: "it has no pod".into() };
         let lost = Trouble::GatewayLost { gateway, node: "node1".into() };
         let refused = Trouble::ExecRefused("forbidden".into());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::index::Groups;
-use super::objects::{Ends, Peer, Tunnel};
+use super::objects::{Ends, Far, Tunnel};
 use crate::names::{ClusterId, GatewayName, ObjectKey};
 use crate::room::Change;
 
@@ -16,7 +16,9 @@ pub(super) struct Tunnels {
     /// The revision at which a tunnel's spec, or its deletion, was last seen to change.
     changed: BTreeMap<ObjectKey, u64>,
     by_gateway: Groups<GatewayName, ObjectKey>,
-    by_peer: Groups<Peer, ObjectKey>,
+    /// Those by VPC, by ours.
+    by_vpc: Groups<String, ObjectKey>,
+    by_peer: Groups<Far, ObjectKey>,
     /// Those that cannot be understood and are not being deleted.
     unreadable: BTreeSet<ObjectKey>,
     /// Those that are being deleted.
@@ -59,18 +61,28 @@ impl Tunnels {
     }
 
     /// The tunnels that name a gateway of ours.
-    pub(super) fn on(&self, gateway: &GatewayName) -> impl Iterator<Item = &ObjectKey> {
+    pub(super) fn naming(&self, gateway: &GatewayName) -> impl Iterator<Item = &ObjectKey> {
         self.by_gateway.of(gateway)
     }
 
+    /// The tunnels from a VPC of ours.
+    pub(super) fn from_vpc(&self, vpc: &str) -> impl Iterator<Item = &ObjectKey> {
+        self.by_vpc.of(vpc)
+    }
+
+    /// The VPCs of ours that tunnels lead from.
+    pub(super) fn vpcs(&self) -> impl Iterator<Item = &String> {
+        self.by_vpc.keys()
+    }
+
     /// The tunnels to a peer.
-    pub(super) fn to(&self, peer: &Peer) -> impl Iterator<Item = &ObjectKey> {
+    pub(super) fn to<'a>(&'a self, peer: &Far) -> impl Iterator<Item = &'a ObjectKey> + use<'a> {
         self.by_peer.of(peer)
     }
 
     /// The tunnels to gateways of a cluster.
     pub(super) fn to_cluster(&self, cluster: &ClusterId) -> impl Iterator<Item = &ObjectKey> {
-        let peers = self.by_peer.keys().filter(move |peer| peer.cluster == *cluster);
+        let peers = self.by_peer.keys().filter(move |peer| peer.cluster() == cluster);
         peers.flat_map(|peer| self.by_peer.of(peer))
     }
 
@@ -127,10 +139,12 @@ impl Tunnels {
         for gateway in places(tunnel).filter(|_| tunnel.deleting) {
             put(&mut self.leaving_from, &gateway, key, present);
         }
-        if let Ok(Ends::ByGateway { gateway, peer }) = tunnel.spec.as_ref().map(|spec| &spec.ends) {
-            put(&mut self.by_gateway, gateway, key, present);
-            put(&mut self.by_peer, peer, key, present);
+        let Ok(spec) = &tunnel.spec else { return };
+        match &spec.ends {
+            Ends::ByGateway { gateway, .. } => put(&mut self.by_gateway, gateway, key, present),
+            Ends::ByVpc { local, .. } => put(&mut self.by_vpc, local, key, present),
         }
+        put(&mut self.by_peer, &spec.ends.far(), key, present);
     }
 }
 
@@ -144,15 +158,15 @@ fn intent(tunnel: &Tunnel) -> impl PartialEq + use<'_> {
 }
 
 /// The gateway of ours that a tunnel names.
-pub(super) fn gateway_of(tunnel: &Tunnel) -> Option<&GatewayName> {
+fn named(tunnel: &Tunnel) -> Option<&GatewayName> {
     match &tunnel.spec.as_ref().ok()?.ends {
         Ends::ByGateway { gateway, .. } => Some(gateway),
         Ends::ByVpc { .. } => None,
     }
 }
 
-/// Where a tunnel should be, and where it says it is.
+/// The gateway that a tunnel names, and where it says it is.
 pub(super) fn places(tunnel: &Tunnel) -> impl Iterator<Item = GatewayName> {
     let said = tunnel.status.gateway.as_deref().and_then(|name| name.parse().ok());
-    gateway_of(tunnel).cloned().into_iter().chain(said)
+    named(tunnel).cloned().into_iter().chain(said)
 }

@@ -6,6 +6,8 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use super::action::Step;
+use super::{LINK_GROUP, STANDBY_GROUP};
+use crate::leases::Mac;
 use crate::names::{HostAddr, Invalid, Ipv4Cidr, LinkName, ObjectKey};
 
 /// The encapsulation of a tunnel.
@@ -85,6 +87,25 @@ impl fmt::Display for EgressRange {
     }
 }
 
+/// What a gateway is to a tunnel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Seat {
+    /// The one that the tunnel names.
+    #[default]
+    Named,
+    /// The main one of its VPC: the tunnel's packets go through it.
+    Main,
+    /// One that would take over: it holds all that the main one holds, and sends nothing into the tunnel.
+    Standby,
+}
+
+impl Seat {
+    /// Whether packets are meant to go through it.
+    pub fn carries(self) -> bool {
+        self != Self::Standby
+    }
+}
+
 /// All that one tunnel needs of its gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelWant {
@@ -104,6 +125,27 @@ pub struct TunnelWant {
     pub egress: EgressRange,
     /// Our own range of global addresses: what has one of them needs no other.
     pub own: Ipv4Cidr,
+    /// What the gateway is to it.
+    pub seat: Seat,
+}
+
+impl TunnelWant {
+    /// The Ethernet address of its link, which follows from our end of it: with a random one the peer would send to the address
+    /// of before for half a minute whenever the link is made again. All gateways of a VPC give a tunnel's link the same one, so
+    /// the first frame of whichever takes over shows the peer the way.
+    pub fn mac(&self) -> Option<Mac> {
+        let (mark, [a, b, c, d]) = match (self.kind, self.seat) {
+            (TunnelKind::Gre, _) => return None,
+            (TunnelKind::Vxlan { .. }, Seat::Named) => (0x43, self.local.octets()),
+            (TunnelKind::Vxlan { .. }, Seat::Main | Seat::Standby) => (0x44, self.address.address().octets()),
+        };
+        Some(Mac([0x02, mark, a, b, c, d]))
+    }
+
+    /// The group of its link, which says whether anything may be sent through it.
+    pub fn group(&self) -> u32 {
+        if self.seat.carries() { LINK_GROUP } else { STANDBY_GROUP }
+    }
 }
 
 /// The way from a tunnel into the VPC: one for all tunnels of a gateway.

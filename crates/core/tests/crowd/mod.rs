@@ -70,6 +70,9 @@ pub(crate) fn record(n: usize) -> Record {
         origin_namespace: Some(RECORD_NAMESPACE.into()),
         deleting: false,
         unreadable: None,
+        lan: None,
+        moving: Vec::new(),
+        switched: None,
     }
 }
 
@@ -87,7 +90,7 @@ pub(crate) fn cluster(n: usize) -> State {
     let mut state = State::new(Given::default());
     let gateways = || (1..=2).map(gateway);
     let workloads =
-        gateways().map(|gateway| (gateway.to_string(), Workload { gateway, ready: true, subnet: None }));
+        gateways().map(|gateway| (gateway.to_string(), Workload { gateway, ready: true, subnet: None, replicated: false }));
     let pods = gateways().map(|gateway| {
         let key: ObjectKey = parsed(&format!("kube-system/vpc-nat-gw-{gateway}-0"));
         let pod = GatewayPod {

@@ -7,5 +7,6 @@ mod ends;
 mod pods;
 mod reach;
 mod records;
+mod standby;
 mod tunnels;
 mod world;

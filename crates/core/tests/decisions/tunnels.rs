@@ -118,13 +118,13 @@ fn a_peer_that_claims_our_own_range_is_refused_by_name() {
 }
 
 #[test]
-fn by_vpc_is_said_to_come_later_and_builds_nothing() {
+fn a_tunnel_by_vpc_needs_a_gateway_of_that_vpc() {
     let mut world = World::new();
     world.tunnel("ns1/demo", |t| {
         let spec = t.spec.as_mut().expect("valid");
         spec.ends = Ends::ByVpc { local: "a".into(), cluster: "c2".parse().expect("id"), remote: "b".into() };
     });
-    assert_eq!(world.reason("ns1/demo"), "NotYetSupported");
+    assert_eq!(world.reason("ns1/demo"), "VpcWithoutGateway");
     assert!(world.want("gw1").tunnels.is_empty());
 }
 

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use causeway_core::condition::Condition;
 use causeway_core::vpc::compile::{self, GatewayTask};
-use causeway_core::vpc::exchange::{RECORD_NAMESPACE, Record, RecordObject};
+use causeway_core::vpc::exchange::{LAN_IP, MOVING, RECORD_NAMESPACE, Record, RecordObject, RecordTask, SWITCHED};
+use causeway_core::vpc::mains::{self, Moving, Step};
 use causeway_core::vpc::member::{Member, Renewal};
-use causeway_core::vpc::naming::{copy_name, home_name};
+use causeway_core::vpc::naming::{copy_name, home_name, vpc_home_name};
 use causeway_core::vpc::objects::{
-    Ends, GatewayPod, NodeHealth, Peer, PodRef, StaticRoute, TUNNEL_FINALIZER, Tunnel, TunnelSpec, Vpc,
+    Ends, GatewayPod, ListedRoute, NodeHealth, Peer, PodRef, StaticRoute, TUNNEL_FINALIZER, Tunnel, TunnelSpec, Vpc,
     Workload,
 };
 use causeway_core::vpc::outcome::judge;
@@ -19,11 +21,19 @@ use causeway_core::vpc::{
 };
 use causeway_core::{GatewayName, ObjectKey};
 
+/// Our VPC.
+pub(crate) const VPC: &str = "test-vpc-1";
+
 /// The state and what its gateways hold.
 pub(crate) struct World {
     pub(crate) state: State,
     gateways: BTreeMap<String, Have>,
     records: BTreeMap<ObjectKey, Record>,
+    vpc: Vpc,
+}
+
+fn moving(text: &str) -> Vec<Moving> {
+    text.split(',').map(|text| text.parse().expect("what is still to be moved")).collect()
 }
 
 pub(crate) fn key(text: &str) -> ObjectKey {
@@ -94,9 +104,16 @@ impl World {
         state.apply(Event::Nodes(Change::Put("n1".into(), NodeHealth::Ready)));
         let route =
             StaticRoute { range: "242.1.0.0/16".parse().expect("range"), next_hop: [10, 0, 1, 254].into() };
-        let vpc = Vpc { routes: [route].into(), namespaces: ["ns1".into()].into() };
-        state.apply(Event::Vpcs(Change::Put("test-vpc-1".into(), vpc)));
-        let mut world = Self { state, gateways: BTreeMap::new(), records: BTreeMap::new() };
+        let listed = ListedRoute { range: Some(route.range), next_hop: Some(route.next_hop), shared: false };
+        let vpc = Vpc {
+            routes: [route].into(),
+            listed: vec![listed],
+            namespaces: ["ns1".into()].into(),
+            resource_version: "1".into(),
+            switch: None,
+        };
+        state.apply(Event::Vpcs(Change::Put(VPC.into(), vpc.clone())));
+        let mut world = Self { state, gateways: BTreeMap::new(), records: BTreeMap::new(), vpc };
         world.gateway("gw1", 254, 11);
         world.gateway("gw2", 253, 12);
         world.record("cluster2/gw1", "172.50.16.21", "242.1.0.0/16");
@@ -113,7 +130,7 @@ impl World {
 
     fn gateway(&mut self, name: &str, lan: u8, outside: u8) {
         let gateway: GatewayName = name.parse().expect("name");
-        let workload = Workload { gateway: gateway.clone(), ready: true, subnet: None };
+        let workload = Workload { gateway: gateway.clone(), ready: true, subnet: None, replicated: false };
         self.state.apply(Event::StatefulSets(Change::Put(name.into(), workload)));
         let mut pod = pod(name, &format!("vpc-nat-gw-{name}-0"), lan, outside);
         pod.pod.uid = "u1".into();
@@ -122,6 +139,77 @@ impl World {
         have.links.insert("eth0".into(), link(&|link| link.group = 0));
         have.nat.postrouting.insert(have.nat.active, Vec::new());
         self.gateways.insert(name.into(), have);
+    }
+
+    /// Puts a vxlan tunnel from our VPC to the VPC of that name in cluster2.
+    pub(crate) fn vpc_tunnel(&mut self, name: &str) {
+        let remote = Peer { cluster: "cluster2".parse().expect("id"), gateway: "gw1".parse().expect("name") };
+        let mut record =
+            Self::facts("cluster2/gw1", RECORD_NAMESPACE, &vpc_home_name(VPC, &remote.cluster), "172.50.16.21", "242.1.0.0/16");
+        record.vpc = Some(VPC.into());
+        self.put_record(record);
+        self.tunnel(name, |tunnel| {
+            tunnel.spec.as_mut().expect("valid").ends =
+                Ends::ByVpc { local: VPC.into(), cluster: remote.cluster.clone(), remote: VPC.into() };
+        });
+    }
+
+    /// Changes our VPC's object.
+    pub(crate) fn change_vpc(&mut self, change: impl FnOnce(&mut Vpc)) {
+        change(&mut self.vpc);
+        self.vpc.routes = self.vpc.listed.iter().filter_map(|it| Some(StaticRoute { range: it.range?, next_hop: it.next_hop? })).collect();
+        self.state.apply(Event::Vpcs(Change::Put(VPC.into(), self.vpc.clone())));
+    }
+
+    /// Changes a gateway's pod.
+    pub(crate) fn change_pod(&mut self, gateway: &str, change: impl FnOnce(&mut GatewayPod)) {
+        let (lan, outside) = if gateway == "gw1" { (254, 11) } else { (253, 12) };
+        let mut pod = pod(gateway, &format!("vpc-nat-gw-{gateway}-0"), lan, outside);
+        pod.pod.uid = "u1".into();
+        change(&mut pod);
+        self.state.apply(Event::Pods(Change::Put(pod.pod.key.clone(), pod)));
+    }
+
+    /// A gateway is deleted, workload and all.
+    pub(crate) fn delete_gateway(&mut self, gateway: &str) {
+        self.state.apply(Event::StatefulSets(Change::Gone(gateway.into())));
+        self.state.apply(Event::Pods(Change::Gone(key(&format!("kube-system/vpc-nat-gw-{gateway}-0")))));
+    }
+
+    /// One write about our VPC, as a leader would make it; whether there was any.
+    pub(crate) fn step(&mut self) -> Step {
+        let step = mains::step(&self.state, VPC);
+        match &step {
+            Step::Nothing => {}
+            Step::Record(RecordTask::Create(object) | RecordTask::Update { object, .. }) => self.take_in(object),
+            Step::Record(RecordTask::Delete(key, _)) => self.forget_record(&key.to_string()),
+            Step::Record(RecordTask::Nothing) => unreachable!("nothing is no record"),
+            Step::Routes(task) => {
+                assert_eq!(task.version, self.vpc.resource_version, "the version that it was decided on");
+                self.change_vpc(|vpc| {
+                    task.places.iter().for_each(|place| vpc.listed[*place].next_hop = Some(task.to));
+                    vpc.resource_version += "1";
+                });
+            }
+        }
+        step
+    }
+
+    /// All that is to be written about our VPC.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..10 {
+            if self.step() == Step::Nothing {
+                return;
+            }
+        }
+        panic!("what is written about the VPC never ends");
+    }
+
+    /// The gateway that our VPC's record names, and the next hops of its routes.
+    pub(crate) fn main(&self) -> (Option<String>, Vec<String>) {
+        let record = self.records.get(&key(&format!("kube-system/{VPC}.cluster1")));
+        let hops = self.vpc.listed.iter().filter_map(|route| route.next_hop).map(|hop| hop.to_string());
+        (record.and_then(|record| record.gateway.as_ref()).map(ToString::to_string), hops.collect())
     }
 
     /// Puts a vxlan tunnel from gw1 to cluster2/gw1, changed; gives what that touches.
@@ -200,6 +288,9 @@ impl World {
             origin_namespace: Some(RECORD_NAMESPACE.into()),
             deleting: false,
             unreadable: None,
+            lan: None,
+            moving: Vec::new(),
+            switched: None,
         }
     }
 
@@ -218,6 +309,9 @@ impl World {
             origin_namespace: label("submariner-io/originatingNamespace"),
             deleting: false,
             unreadable: None,
+            lan: object.annotations.get(LAN_IP).and_then(|text| text.parse().ok()),
+            moving: object.annotations.get(MOVING).map(|text| moving(text)).unwrap_or_default(),
+            switched: object.annotations.get(SWITCHED).cloned(),
         };
         self.put_record(record);
     }
@@ -347,6 +441,12 @@ impl World {
 
     pub(crate) fn finalizer(&self, name: &str) -> Finalizer {
         status::tunnel(&self.state, &key(name)).expect("a tunnel").finalizer
+    }
+
+    /// A condition of a tunnel, as its status should have it.
+    pub(crate) fn condition(&self, name: &str, kind: &str) -> Option<Condition> {
+        let written = || self.state.tunnel(&key(name)).map(|tunnel| tunnel.status.clone());
+        self.status(name).or_else(written)?.conditions.get(kind).cloned()
     }
 
     pub(crate) fn reason(&self, name: &str) -> String {

@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 use causeway_core::names::{HostAddr, Ipv4Cidr, ObjectKey};
 use causeway_core::vpc::action::{LOOSE, SourceNat, clamp_spec, shared_clamp_spec};
 use causeway_core::vpc::{
+    Seat,
     EgressRange, Established, Have, Inbound, LEAVING_GROUP, LINK_GROUP, Link, LinkKind, Nat, NatRule,
     ROUTE_PROTOCOL, Refused, Route, TunnelKind, TunnelWant, Variant, Want,
 };
@@ -48,14 +49,18 @@ fn tunnel_kind() -> impl Strategy<Value = TunnelKind> {
     prop_oneof![2 => vxlan, 1 => Just(TunnelKind::Gre)]
 }
 
+fn seat() -> impl Strategy<Value = Seat> {
+    pick(&[Seat::Named, Seat::Main, Seat::Standby])
+}
+
 fn tunnel() -> impl Strategy<Value = (String, TunnelWant)> {
     let parts =
-        (pick(&NAMES[..3]), pick(&["ns1", "ns2"]), tunnel_kind(), end(), address(), range(), egress());
-    parts.prop_map(|(name, namespace, kind, remote, address, remote_range, egress)| {
+        (pick(&NAMES[..3]), pick(&["ns1", "ns2"]), tunnel_kind(), end(), address(), range(), egress(), seat());
+    parts.prop_map(|(name, namespace, kind, remote, address, remote_range, egress, seat)| {
         let owner = ObjectKey::new(namespace, name).expect("a key");
         let local = Ipv4Addr::new(172, 50, 16, 1);
         let own = "242.9.0.0/16".parse().expect("range");
-        (name.into(), TunnelWant { owner, kind, local, remote, address, remote_range, egress, own })
+        (name.into(), TunnelWant { owner, kind, local, remote, address, remote_range, egress, own, seat })
     })
 }
 

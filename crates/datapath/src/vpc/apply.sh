@@ -1,10 +1,12 @@
 # Links, then their settings, then NAT, then links up and routes; then what came of it, and beside that flows.
-allowed='^ipv4/(ip_forward|conf/[A-Za-z0-9_.-]+/(proxy_arp|rp_filter|promote_secondaries)) [0-9]+$'
+allowed='^(ipv4/(ip_forward|conf/[A-Za-z0-9_.-]+/(proxy_arp|rp_filter|promote_secondaries))|ipv6/conf/[A-Za-z0-9_.-]+/disable_ipv6) [0-9]+$'
 write() {
   number=0
   while IFS= read -r line; do
     number=$((number + 1))
     if [[ $line =~ $allowed && $line != */../* ]]; then
+      # What a kernel does not speak need not be kept from speaking.
+      [[ $line != ipv6/* || -e /proc/sys/net/${line% *} ]] || continue
       printf '%s\n' "${line#* }" >"/proc/sys/net/${line% *}" && continue
     fi
     printf 'Command failed -:%s\n' "$number"
@@ -89,13 +91,13 @@ forget() {
 spare() {
   local line name
   local -A ours theirs
-  while read -r _ name _; do ours[${name%%[:@]*}_]=1; done <<<"$(ip -o link show group 1129797889)"
+  while read -r _ name _; do ours[${name%%[:@]*}_]=1; done <<<"$(ip -o link show group 1129797889; ip -o link show group 1129797891)"
   while IFS= read -r line; do
     name=${line##* }
     [[ $line != 'link set dev cw-'*' name '* || ${ours[${name}_]} ]] || theirs[${name}_]=1
   done <<<"$first"
   [[ $sysctls ]] && sysctls=$(while IFS= read -r line; do
-    name=${line#ipv4/conf/}
+    name=${line#ipv[46]/conf/}
     [[ ${theirs[${name%%/*}_]} ]] && line=not-ours
     printf '%s\n' "$line"
   done <<<"${sysctls%$'\n'}")$'\n'
@@ -104,11 +106,25 @@ spare() {
     printf '%s\n' "$line"
   done <<<"${last%$'\n'}")$'\n'
 }
+# A link that leads to another peer has learnt where the one before was, and would send there for minutes.
+unlearn() {
+  local line mac link to rest
+  local -A moved
+  while IFS= read -r line; do
+    [[ ! $line =~ ^link\ set\ dev\ ([^ ]+)\ type\ vxlan\ remote\ ([0-9.]+)$ ]] || moved[${BASH_REMATCH[1]}_]=${BASH_REMATCH[2]}
+  done <<<"$first"
+  [[ ${#moved[@]} -gt 0 ]] && has bridge || return
+  bounded bridge fdb show | while read -r mac _ link _ to rest; do
+    [[ ${moved[${link}_]} && $to != "${moved[${link}_]}" && $rest != *permanent* ]] || continue
+    printf 'fdb del %s dev %s dst %s\n' "$mac" "$link" "$to"
+  done | bounded bridge -force -batch - >/dev/null 2>&1
+}
 change() {
   local said
   said=$(feed ip-first "$first" ip -force -batch -)
   printf '%s\n' "$said"
   if [[ $said == *'Command failed'* ]]; then spare; fi
+  unlearn
   feed sysctl "$sysctls" write
   feed restore-legacy "$legacy_rules" bounded "${legacy:-iptables-legacy}-restore" -w 5 --noflush
   feed restore-nft "$nft_rules" bounded "${nft:-iptables-nft}-restore" -w 5 --noflush

@@ -120,7 +120,9 @@ fn trace_to_causes(plan: &Plan, failures: &mut BTreeMap<usize, StepError>) {
 fn link_of(action: &Action) -> Option<&str> {
     match action {
         Action::LinkAlias { link, .. }
-        | Action::LinkGroup { link }
+        | Action::LinkGroup { link, .. }
+        | Action::LinkRemote { link, .. }
+        | Action::NoIpv6 { link }
         | Action::LinkMtu { link, .. }
         | Action::LinkArp { link }
         | Action::LinkMac { link, .. }
@@ -128,7 +130,7 @@ fn link_of(action: &Action) -> Option<&str> {
         | Action::ProxyDelay { link }
         | Action::AddrPut { link, .. }
         | Action::AddrDel { link, .. }
-        | Action::ProxyArp { link }
+        | Action::ProxyArp { link, .. }
         | Action::LooseFilter { link }
         | Action::Promote { link } => Some(link.as_str()),
         Action::RoutePut { route, .. } => route.dev.as_deref(),
@@ -155,7 +157,7 @@ mod tests {
 
     fn gre(name: &str) -> Action {
         let want = LinkKind::Gre { local: None, remote: None, ttl: 255, keyed: false };
-        Action::LinkAdd { link: name.parse().expect("name"), want, mtu: None }
+        Action::LinkAdd { link: name.parse().expect("name"), want, mac: None, group: 1, mtu: None }
     }
 
     fn up(name: &str) -> Action {

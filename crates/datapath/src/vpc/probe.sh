@@ -11,10 +11,12 @@
 # there. The kernel asks, a process only puts the questions and reads the answers, for many at once. No more than a few are
 # in the kernel's table at a time, because that is one for the whole machine. Where ARP is of no use it is an echo that may
 # go one hop, which the peer's gateway reports as too short. The far question is the same with two hops, for the router behind
-# that gateway; a process each, so they go round.
+# that gateway; a process each, so they go round. Of links that stand by nothing is asked: whatever they say would show the peer
+# the wrong way.
 some=40
 far_share=12
-declare -A to gre streak was far_was rx tx
+declare -A to gre standby streak was far_was rx tx
+readonly standby_group='group 1129797891 '
 router= from=
 # Waits for a number, the newest of which counts, and for which links have changed with it (`+`: many); or ends with the input.
 # At its time-out `read` gives what has come of a line: on a busy machine that is often not all.
@@ -34,12 +36,17 @@ tunnels() {
   local first word link rest
   order=()
   gre=()
+  standby=()
   to=()
   router= from=
   # A line of a link begins with its number.
   while read -r first word link rest; do
     case $first in
-      [0-9]*:) gre[${word%%[:@]*}]=1 ;;
+      [0-9]*:)
+        word=${word%%[:@]*}
+        [[ $rest != *link/gre* ]] || gre[$word]=1
+        [[ $rest != *"$standby_group"* ]] || standby[$word]=1
+        ;;
       [0-9]*)
         # The way in is by the VPC's router: what is asked for its sake is asked as if it came from there.
         if [[ $word == via ]]; then
@@ -47,12 +54,12 @@ tunnels() {
           router=$link
           from=" from $link iif ${rest%% *}"
         fi
-        [[ $word == dev ]] || continue
+        [[ $word == dev && ! ${standby[$link]-} ]] || continue
         order+=("$link")
         to[$link]=${first%/*}
         ;;
     esac
-  done <<<"$(printf '%s\n' 'link show type gre' 'route show proto 157' | ip -4 -N -o -force -batch - 2>/dev/null)"
+  done <<<"$(printf 'link show %s\nlink show %s\nroute show proto 157\n' 'type gre' "${standby_group% }" | ip -4 -N -o -force -batch - 2>/dev/null)"
 }
 # The same of some links alone, which takes a tenth of the time where they are among a thousand.
 look_at() {
@@ -65,6 +72,7 @@ look_at() {
       [0-9]*:)
         link=${word%%[:@]*}
         [[ $rest != *link/gre* ]] || gre[$link]=1
+        [[ $rest != *"$standby_group"* ]] || link=
         ;;
       [0-9]*) [[ ! $link || $word == via ]] || to[$link]=${first%/*} ;;
     esac

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use causeway_core::vpc::action::{LOOSE, clamp_spec, shared_clamp_spec};
 use causeway_core::vpc::{
-    Action, LEAVING_GROUP, LINK_GROUP, LinkKind, MARK, Plan, ROUTE_PROTOCOL, Route, Variant,
+    Action, LEAVING_GROUP, LinkKind, MARK, Plan, ROUTE_PROTOCOL, Route, Variant,
 };
 
 use sha1::{Digest as _, Sha1};
@@ -192,14 +192,17 @@ fn part(action: &Action) -> Part {
         | Action::LinkAdd { .. }
         | Action::LinkAlias { .. }
         | Action::LinkGroup { .. }
+        | Action::LinkRemote { .. }
         | Action::LinkMtu { .. }
         | Action::LinkArp { .. }
         | Action::LinkMac { .. }
         | Action::ProxyDelay { .. }
         | Action::AddrPut { .. } => Part::Links,
-        Action::Forward | Action::ProxyArp { .. } | Action::LooseFilter { .. } | Action::Promote { .. } => {
-            Part::Sysctls
-        }
+        Action::Forward
+        | Action::NoIpv6 { .. }
+        | Action::ProxyArp { .. }
+        | Action::LooseFilter { .. }
+        | Action::Promote { .. } => Part::Sysctls,
         Action::NatDel { variant, .. }
         | Action::NatInsert { variant, .. }
         | Action::ClampDel { variant, .. }
@@ -236,13 +239,14 @@ fn nameless(link: &str) -> String {
 /// The one line of a step.
 fn line(action: &Action) -> String {
     match action {
-        Action::LinkAdd { link, want, mtu } => {
-            let mac = want.mac().map(|mac| format!(" address {mac}")).unwrap_or_default();
+        Action::LinkAdd { link, want, mac, group, mtu } => {
+            let mac = mac.map(|mac| format!(" address {mac}")).unwrap_or_default();
             let mtu = mtu.map(|mtu| format!(" mtu {mtu}")).unwrap_or_default();
             // By the word before it a name is one, also where it could be an option.
-            format!("link add name {link}{mac}{mtu} group {LINK_GROUP} {}", kind_words(want))
+            format!("link add name {link}{mac}{mtu} group {group} {}", kind_words(want))
         }
-        Action::LinkGroup { link } => format!("link set dev {link} group {LINK_GROUP}"),
+        Action::LinkGroup { link, group } => format!("link set dev {link} group {group}"),
+        Action::LinkRemote { link, remote } => format!("link set dev {link} type vxlan remote {remote}"),
         Action::LinkMtu { link, mtu } => format!("link set dev {link} mtu {mtu}"),
         Action::LinkArp { link } => format!("link set dev {link} arp on"),
         Action::LinkMac { link, mac } => format!("link set dev {link} address {mac}"),
@@ -259,7 +263,8 @@ fn line(action: &Action) -> String {
         Action::RoutePut { route, replace: true } => format!("route replace {}", route_words(route)),
         Action::RouteDel { route } => format!("route del {}", route_words(route)),
         Action::Forward => "ipv4/ip_forward 1".into(),
-        Action::ProxyArp { link } => format!("ipv4/conf/{link}/proxy_arp 1"),
+        Action::NoIpv6 { link } => format!("ipv6/conf/{link}/disable_ipv6 1"),
+        Action::ProxyArp { link, on } => format!("ipv4/conf/{link}/proxy_arp {}", u8::from(*on)),
         Action::LooseFilter { link } => format!("ipv4/conf/{link}/rp_filter {LOOSE}"),
         Action::Promote { link } => format!("ipv4/conf/{link}/promote_secondaries 1"),
         Action::NatDel { spec, .. } => format!("-D POSTROUTING {spec}"),
@@ -312,7 +317,8 @@ fn route_words(route: &Route) -> String {
 mod tests {
     use causeway_core::names::ObjectKey;
     use causeway_core::vpc::action::SourceNat;
-    use causeway_core::vpc::{EgressRange, Step};
+    use causeway_core::leases::Mac;
+    use causeway_core::vpc::{EgressRange, LINK_GROUP, Step};
 
     use super::*;
 
@@ -336,15 +342,16 @@ mod tests {
         let kind =
             LinkKind::Vxlan { vni: 100, port: 4789, local, remote, dev: Some("net1".into()), odd: false };
         let own = "242.0.0.0/16".parse().expect("range");
+        let mac = Mac([0x02, 0x43, 172, 50, 16, 11]);
         let rule = SourceNat { owner: owner.clone(), link: "demo".into(), own, range, egress };
         let plan = steps(vec![
             Action::LinkFree { link: "in-the-way".into() },
             Action::Forward,
-            Action::LinkAdd { link: link(), want: kind, mtu: Some(1450) },
+            Action::LinkAdd { link: link(), want: kind, mac: Some(mac), group: LINK_GROUP, mtu: Some(1450) },
             Action::LinkAlias { link: link(), owner: owner.clone() },
             Action::AddrPut { link: link(), address: "10.100.0.1/24".parse().expect("address") },
             Action::ProxyDelay { link: link() },
-            Action::ProxyArp { link: link() },
+            Action::ProxyArp { link: link(), on: true },
             Action::LooseFilter { link: link() },
             Action::Promote { link: link() },
             Action::LinkUp { link: link() },

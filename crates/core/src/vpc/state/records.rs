@@ -8,16 +8,16 @@ use crate::room::Change;
 use crate::vpc::event::Scope;
 use crate::vpc::exchange::Record;
 use crate::vpc::member::{Contest, Members};
-use crate::vpc::naming::copy_name;
-use crate::vpc::objects::Peer;
+use crate::vpc::records::exported_name;
+use crate::vpc::objects::{Far, Peer};
 use crate::vpc::own::Own;
 use crate::vpc::ranges::{self, Claimed, Ranges};
-use crate::vpc::tunnels::gateway_of;
 
 impl State {
     pub(super) fn apply_records(&mut self, event: Change<ObjectKey, Record>) -> Touched {
         let mut touched = Touched::new();
         let (mut ours, mut peers, mut claimed) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+        let mut vpcs = BTreeSet::new();
         for (_, old, new) in self.records.take(event) {
             let claim = |record: &Option<Record>| record.as_ref().and_then(ranges::of_record);
             claimed.extend(self.ranges.take(claim(&old), claim(&new)));
@@ -26,12 +26,14 @@ impl State {
                 touched.extend(self.around_record(&record));
                 touched.extend(record.gateway.clone().map(Scope::Record));
                 touched.extend(self.own.is_former(record.cluster.as_ref()).then_some(Scope::Membership));
-                peers.extend(record.peer());
+                peers.extend(record.far());
+                vpcs.extend(self.own_vpc(&record));
             }
         }
         for name in ours {
             touched.extend(self.around_gateway(&name));
         }
+        touched.extend(self.elect_each(vpcs));
         touched.extend(self.around_ranges(&claimed));
         touched.extend(self.around_peers(&peers));
         touched
@@ -73,8 +75,10 @@ impl State {
         for copy in changed.into_iter().flat_map(|(_, old, new)| [old, new]).flatten().chain(moved) {
             touched.extend(self.around_copy(&copy));
             touched.extend(self.own.is_former(copy.origin.as_ref()).then_some(Scope::Membership));
+            peers.extend(copy.far());
             let (cluster, gateway) = (copy.cluster, copy.gateway);
-            peers.extend(cluster.zip(gateway).map(|(cluster, gateway)| Peer { cluster, gateway }));
+            let peer = cluster.zip(gateway).map(|(cluster, gateway)| Peer { cluster, gateway });
+            peers.extend(peer.map(Far::Gateway));
         }
         // Why a peer is not known may be another reason now.
         touched.extend(self.around_peers(&peers));
@@ -86,7 +90,7 @@ impl State {
     }
 
     /// The tunnels to peers of which something else is known now, and their gateways.
-    fn around_peers(&mut self, peers: &BTreeSet<Peer>) -> Touched {
+    fn around_peers(&mut self, peers: &BTreeSet<Far>) -> Touched {
         let keys = peers.iter().flat_map(|peer| self.tunnels.to(peer)).cloned().collect();
         self.readmit(keys)
     }
@@ -95,13 +99,16 @@ impl State {
     fn readmit(&mut self, keys: BTreeSet<ObjectKey>) -> Touched {
         let mut concerned: BTreeMap<GatewayName, BTreeSet<ObjectKey>> = BTreeMap::new();
         for key in keys {
-            let Some(gateway) = self.tunnels.get(&key).and_then(gateway_of) else { continue };
-            concerned.entry(gateway.clone()).or_default().insert(key);
+            let Some(tunnel) = self.tunnels.get(&key) else { continue };
+            for gateway in self.gateways_of(tunnel) {
+                concerned.entry(gateway).or_default().insert(key.clone());
+            }
         }
         let mut touched = Touched::new();
         for (gateway, keys) in concerned {
             let changed = self.admit(&gateway, keys);
             if !changed.is_empty() {
+                touched.extend(self.gateways.vpc_of(&gateway).map(|vpc| Scope::Vpc(vpc.into())));
                 touched.insert(Scope::Gateway(gateway));
                 touched.extend(changed.into_iter().map(Scope::Tunnel));
             }
@@ -112,8 +119,8 @@ impl State {
     /// What a record here concerns: itself, its copy at the broker, and what is said of the same gateway under another
     /// name.
     pub(super) fn around_record(&self, record: &Record) -> Touched {
-        let peer = record.peer();
-        let export = peer.as_ref().filter(|_| record.origin.is_none()).map(copy_name).map(Scope::Export);
+        let peer = record.far();
+        let export = peer.as_ref().filter(|_| record.origin.is_none()).map(exported_name).map(Scope::Export);
         let same = peer.iter().flat_map(|peer| self.records.about(peer)).filter_map(import_of);
         // It may be in the place of one of ours.
         let own =
@@ -129,7 +136,9 @@ impl State {
         let import = copy.origin.clone().zip(home).map(|(member, home)| Scope::Import(member, home));
         // Under an earlier name it may be waiting for this one.
         let peer = copy.cluster.clone().zip(copy.gateway.clone());
-        let peer = peer.map(|(cluster, gateway)| Peer { cluster, gateway });
+        let peer = peer.map(|(cluster, gateway)| Far::Gateway(Peer { cluster, gateway }));
+        let peer = peer.into_iter().chain(copy.far());
+        let peer: Vec<Far> = peer.collect();
         let same = peer.iter().flat_map(|peer| self.records.about(peer)).filter_map(import_of);
         let name = copy.key.name();
         let is_ours = copy.origin.as_ref() == self.cluster()

@@ -1,0 +1,45 @@
+//! Whether a tunnel by VPC would survive the loss of its gateway.
+
+use super::{FAILOVER, TunnelStatus, set};
+use crate::vpc::objects::Tunnel;
+use crate::vpc::state::State;
+
+/// Says which gateway would take a tunnel over, or why none would.
+pub(super) fn set_condition(status: &mut TunnelStatus, state: &State, tunnel: &Tunnel) {
+    let known = tunnel.local_vpc().and_then(|vpc| Some((vpc, state.main(vpc)?)));
+    let Some((vpc, main)) = known else { return status.conditions.remove(FAILOVER) };
+    let gateway = &main.gateway;
+    let (truth, reason, mut message) = if main.hands_off {
+        let message = format!(
+            "kube-ovn itself fails over between several pods of a gateway of VPC {vpc}, so its routes are left to kube-ovn; flows \
+             that it sends to a pod without the tunnel are lost"
+        );
+        (false, "KubeOvnFailsOver", message)
+    } else {
+        let mut ready = main.standbys.iter().filter(|name| state.is_built(name, &tunnel.key));
+        match (ready.next(), main.standbys.first()) {
+            (Some(standby), _) => (
+                true,
+                "StandbyReady",
+                format!("gateway {standby} holds the tunnel too and takes over if {gateway} is lost"),
+            ),
+            (None, Some(standby)) => (
+                false,
+                "StandbyNotReady",
+                format!("gateway {standby} would take over if {gateway} is lost, but does not hold the tunnel yet"),
+            ),
+            (None, None) => (
+                false,
+                "NoStandby",
+                format!("no other gateway of VPC {vpc} is ready to take over if {gateway} is lost"),
+            ),
+        }
+    };
+    if !main.fit {
+        message = format!("gateway {gateway} is not ready and nobody could do better: {message}");
+    }
+    if let Some(why) = &main.waiting {
+        message = format!("{message}; the switch that is asked for waits: {why}");
+    }
+    set(status, tunnel, FAILOVER, truth, reason, message);
+}
