@@ -247,7 +247,9 @@ fn a_plan_from_a_passing_state_differs_from_one_that_cannot_work() {
         address: "10.100.0.1/24".parse().expect("an address"),
         remote_range: "242.1.0.0/16".parse().expect("a range"),
         egress: EgressRange { first: [242, 0, 0, 1].into(), last: [242, 0, 0, 1].into() },
-        own: "242.0.0.0/16".parse().expect("a range"), seat: Default::default() };
+        own: "242.0.0.0/16".parse().expect("a range"),
+        seat: Default::default(),
+    };
     let want = Want { tunnels: [("ta".parse().expect("a name"), tunnel)].into(), ..Want::default() };
     let nothing = Have::default();
     let full = carried_out(&plan(&want, &nothing), &nothing, |_| {});

@@ -18,7 +18,9 @@ fn tunnel(n: u8) -> TunnelWant {
         address: format!("10.100.{n}.1/24").parse().expect("an address"),
         remote_range: format!("243.{n}.0.0/16").parse().expect("a range"),
         egress: EgressRange { first: [242, 0, 0, 1].into(), last: [242, 0, 0, 8].into() },
-        own: "242.0.0.0/16".parse().expect("a range"), seat: Default::default() }
+        own: "242.0.0.0/16".parse().expect("a range"),
+        seat: Default::default(),
+    }
 }
 
 fn want(tunnels: &[u8]) -> Want {

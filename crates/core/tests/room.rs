@@ -7,8 +7,8 @@ use std::net::Ipv4Addr;
 
 use causeway_core::vpc::ends::{End, Says};
 use causeway_core::vpc::exchange::{self, RECORD_NAMESPACE, Record, RecordTask};
-use causeway_core::vpc::member::{Member, MembershipTask, Renewal, membership};
 use causeway_core::vpc::mains::{self, Moving};
+use causeway_core::vpc::member::{Member, MembershipTask, Renewal, membership};
 use causeway_core::vpc::naming::{copy_name, home_name, vpc_home_name, vpc_name};
 use causeway_core::vpc::objects::{
     Eip, Ends, GatewayPod, ListedRoute, NodeHealth, Peer, PodRef, StaticRoute, Subnet, Switch,
@@ -306,7 +306,10 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         let to = ["gw1", "gw1-a"].get(usize::from(wish)).map(|text| (*text).to_string());
         let switch = to.map(|text| Switch { to: name(&text), text, all });
         let resource_version = format!("{octet}{wish}");
-        ("v".to_string(), Vpc { routes, listed: vec![listed], namespaces, resource_version, switch })
+        (
+            "v".to_string(),
+            Vpc { routes, listed: vec![listed], namespaces, resource_version, switch, annotated: all },
+        )
     });
     let node = select(vec![NodeHealth::Ready, NodeHealth::NotReady, NodeHealth::Lost])
         .prop_map(|h| ("n1".to_string(), h));
@@ -399,7 +402,9 @@ fn all_said(state: &State) -> BTreeMap<Scope, Said> {
             }
         }
     }
-    for (vpc, cluster) in ["v", "w"].iter().flat_map(|vpc| ["c1", "a-c1", "c3"].map(|cluster| (*vpc, cluster))) {
+    for (vpc, cluster) in
+        ["v", "w"].iter().flat_map(|vpc| ["c1", "a-c1", "c3"].map(|cluster| (*vpc, cluster)))
+    {
         said.insert(Scope::Vpc(vpc.into()), Said::Vpc(mains::step(state, vpc)));
         let (copy, home) = (vpc_name(vpc, &name(cluster)), vpc_home_name(vpc, &name(cluster)));
         said.insert(Scope::Export(copy.clone()), Said::Record(exchange::export(state, &copy)));

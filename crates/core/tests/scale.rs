@@ -23,7 +23,9 @@ fn want(tunnels: u32) -> Want {
             address: format!("{}/30", Ipv4Addr::from(0x0a64_0001 + 4 * n)).parse().expect("an address"),
             remote_range: format!("{}/24", Ipv4Addr::from(0xf300_0000 + 256 * n)).parse().expect("a range"),
             egress: EgressRange { first: [242, 0, 0, 1].into(), last: [242, 0, 0, 8].into() },
-            own: "242.0.0.0/16".parse().expect("a range"), seat: Default::default() };
+            own: "242.0.0.0/16".parse().expect("a range"),
+            seat: Default::default(),
+        };
         (format!("t{n}").parse().expect("a name"), tunnel)
     };
     let inbound = Inbound { range: "242.0.0.0/16".parse().expect("a range"), via: [10, 0, 1, 1].into() };

@@ -19,6 +19,12 @@ pub use tunnel::{LooseTunnel, TunnelType, VpcNatTunnel, VpcNatTunnelSpec, VpcNat
 /// With value `true` on a tunnel being deleted: let it go although its gateway cannot be cleaned.
 pub const ABANDON: &str = "causeway/abandon";
 
+/// On a `Vpc`: the gateway that should be its main one, `all` behind it where all routes should follow and not only those of
+/// tunnels, and anything else to distinguish the wish from an earlier one.
+pub const SWITCH_TO: &str = "causeway/switch-to";
+/// On a `Vpc`: the last next hops that were moved, from where and to where. Written by Causeway.
+pub const MOVED_ROUTES: &str = "causeway/moved-routes";
+
 /// The definitions of the room's own kinds.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     vec![GatewayExIp::crd(), TunnelEnd::crd(), VpcNatTunnel::crd()]

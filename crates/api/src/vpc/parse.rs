@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use causeway_core::names::{parse_address, parse_number};
 use causeway_core::vpc::exchange::{
-    LOCAL_CLUSTER, LOCAL_GATEWAY, LOCAL_VPC, ORIGIN, ORIGIN_NAMESPACE, Record,
+    LAN_IP, LOCAL_CLUSTER, LOCAL_GATEWAY, LOCAL_VPC, MOVING, ORIGIN, ORIGIN_NAMESPACE, Record, SWITCHED,
 };
+use causeway_core::vpc::mains::Moving;
 use causeway_core::vpc::member::{Member, Renewal};
 use causeway_core::vpc::nodes::NodeReport;
 use causeway_core::vpc::objects::{
-    Eip, Ends, GatewayPod, Peer, PodRef, StaticRoute, Subnet, Tunnel, TunnelSpec, Vpc, VpcGateway, Workload,
+    Eip, Ends, GatewayPod, ListedRoute, Peer, PodRef, StaticRoute, Subnet, Switch, Tunnel, TunnelSpec, Vpc,
+    VpcGateway, Workload,
 };
 use causeway_core::vpc::status::TunnelStatus;
 use causeway_core::vpc::want::TunnelKind;
@@ -19,12 +21,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 
-use super::ABANDON;
 use super::foreign::kube_ovn;
 use super::foreign::kubernetes::{Pod, WorkloadSpec, WorkloadStatus};
 use super::foreign::submariner::ServiceDiscoverySpec;
 use super::record::GatewayExIp;
 use super::tunnel::{LooseTunnel, TunnelType, VpcNatTunnel, VpcNatTunnelSpec, VpcNatTunnelStatus};
+use super::{ABANDON, SWITCH_TO};
 use crate::condition;
 use crate::meta::{annotation, created, key};
 
@@ -167,7 +169,15 @@ fn bare_record(meta: &ObjectMeta) -> Option<Record> {
         origin_namespace: label(ORIGIN_NAMESPACE),
         deleting: meta.deletion_timestamp.is_some(),
         unreadable,
+        lan: annotation(meta, LAN_IP).and_then(|text| text.parse().ok()),
+        moving: annotation(meta, MOVING).into_iter().flat_map(moving).collect(),
+        switched: annotation(meta, SWITCHED).map(Into::into),
     })
+}
+
+/// What is still to be moved; of what somebody else wrote there nothing.
+fn moving(text: &str) -> impl Iterator<Item = Moving> {
+    text.split(',').filter_map(|text| text.parse().ok())
 }
 
 fn by_name(name: &str, origin: Option<&ClusterId>) -> (Option<GatewayName>, Option<ClusterId>) {
@@ -202,7 +212,8 @@ pub fn workload(
     let named = annotation(template, GATEWAY_NAME);
     let gateway = named.or_else(|| unprefixed(meta.name.as_deref()?, prefix))?.parse().ok()?;
     let subnet = annotation(template, LOGICAL_SWITCH).map(Into::into);
-    Some(Workload { gateway, ready: status.available_replicas.unwrap_or_default() >= 1, subnet })
+    let ready = status.available_replicas.unwrap_or_default() >= 1;
+    Some(Workload { gateway, ready, subnet, replicated: spec.replicas.unwrap_or(1) > 1 })
 }
 
 /// A gateway's pod; nothing for a pod that is no gateway's.
@@ -245,6 +256,8 @@ pub fn vpc_gateway(object: &kube_ovn::VpcNatGateway) -> VpcGateway {
         lan: object.spec.lan_ip.as_deref().and_then(|text| parse_address(text).ok()),
         external_subnets: object.spec.external_subnets.clone(),
         no_default_eip: object.spec.no_default_eip.unwrap_or_default(),
+        replicated: object.spec.replicas.unwrap_or(1) > 1
+            || object.spec.bfd.as_ref().and_then(|bfd| bfd.enabled).unwrap_or_default(),
     }
 }
 
@@ -277,7 +290,31 @@ pub fn subnet(object: &kube_ovn::Subnet) -> Subnet {
 /// A VPC.
 pub fn vpc(object: &kube_ovn::Vpc) -> Vpc {
     let namespaces = object.spec.namespaces.iter().cloned().collect();
-    Vpc { routes: static_routes(object), namespaces }
+    Vpc {
+        routes: static_routes(object),
+        listed: object.spec.static_routes.iter().map(listed_route).collect(),
+        namespaces,
+        resource_version: object.metadata.resource_version.clone().unwrap_or_default(),
+        annotated: object.metadata.annotations.as_ref().is_some_and(|all| !all.is_empty()),
+        switch: annotation(&object.metadata, SWITCH_TO).and_then(switch),
+    }
+}
+
+fn listed_route(route: &kube_ovn::StaticRoute) -> ListedRoute {
+    let says = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
+    ListedRoute {
+        range: route.cidr.parse().ok(),
+        next_hop: parse_address(&route.next_hop_ip).ok(),
+        shared: says(&route.ecmp_mode) || says(&route.bfd_id),
+    }
+}
+
+/// A wish for another main gateway: its name, `all` where all routes should follow, and whatever distinguishes it from an
+/// earlier wish of the same.
+fn switch(text: &str) -> Option<Switch> {
+    let mut words = text.split_whitespace();
+    let to = words.next()?.parse().ok()?;
+    Some(Switch { text: text.into(), to, all: words.any(|word| word == "all") })
 }
 
 /// The static routes of a VPC that lead by destination; ones that make no sense lead nowhere.

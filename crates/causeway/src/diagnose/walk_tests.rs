@@ -43,7 +43,9 @@ fn end(number: u8) -> End {
         address: spec.address,
         remote_range: far.parse().expect("a range"),
         egress: format!("242.{number}.0.1-242.{number}.0.8").parse().expect("addresses"),
-        own: own.parse().expect("a range"), seat: Default::default() };
+        own: own.parse().expect("a range"),
+        seat: Default::default(),
+    };
     let inbound = Some(Inbound { range: tunnel.own, via: Ipv4Addr::new(10, 0, 1, 1) });
     let want = Want { tunnels: [(spec.link.clone(), tunnel.clone())].into(), inbound, ..Want::default() };
     let address = format!("172.50.16.{number}/24").parse().expect("an address");

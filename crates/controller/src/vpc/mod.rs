@@ -2,7 +2,7 @@
 //!
 //! [`watch`] and [`broker`] bring events; workers call `handle` with a scope, which compiles under a short read
 //! lock and then does I/O without it: [`gateway`] visits a gateway, [`tunnel`] writes a tunnel object, [`record`]
-//! gateway records, [`membership`] our claim at the broker, [`ends`] what our tunnels' ends are declared to be.
+//! gateway records, [`main_gateway`] those of VPCs and the routes that follow them, [`membership`] our claim at the broker, [`ends`] what our tunnels' ends are declared to be.
 
 pub mod broker;
 mod changes;
@@ -10,6 +10,7 @@ mod ends;
 pub mod exec;
 mod gateway;
 mod looks;
+mod main_gateway;
 mod membership;
 mod metrics;
 mod monitor;
@@ -82,6 +83,8 @@ const WRITES: usize = 1;
 const EXCHANGE: usize = 2;
 /// Writes of what others have published, to our own: they hold up none that are about ourselves.
 const IMPORTS: usize = 3;
+/// Writes about VPCs, which wait behind nothing: when a gateway is lost, packets wait for them.
+const FAILOVERS: usize = 4;
 /// How many writes to one server are under way at once.
 const WRITES_AT_ONCE: usize = 32;
 /// How many of those are of what others have published.
@@ -96,6 +99,7 @@ impl Vpc {
             duty("writes", WRITES_AT_ONCE),
             duty("exchange", WRITES_AT_ONCE),
             duty("imports", IMPORTS_AT_ONCE),
+            duty("failovers", WRITES_AT_ONCE),
         ];
         let room = Arc::new(Self {
             desk: Desk::new::<Self>(State::new(options.given.clone()), &duties),
@@ -149,6 +153,7 @@ impl Room for Vpc {
             Scope::Gateway(_) => ("gateway", VISITS),
             Scope::Tunnel(_) => ("tunnel", WRITES),
             Scope::Record(_) => ("record", WRITES),
+            Scope::Vpc(_) => ("vpc", FAILOVERS),
             Scope::Export(_) => ("export", EXCHANGE),
             Scope::Import(..) => ("import", IMPORTS),
             Scope::End(_) => ("end", EXCHANGE),
@@ -171,6 +176,7 @@ impl Room for Vpc {
             Scope::Gateway(name) => self.visit(name, &term).await,
             Scope::Tunnel(key) => self.write_tunnel(key, &term).await,
             Scope::Record(gateway) => self.write_own_record(gateway, &term).await,
+            Scope::Vpc(vpc) => self.write_vpc(vpc, &term).await,
             Scope::Export(name) => self.export(name, &term).await,
             Scope::Import(_, key) => self.import(key, &term).await,
             Scope::End(name) => self.publish_end(name, &term).await,

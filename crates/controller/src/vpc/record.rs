@@ -17,34 +17,43 @@ const WHAT: &str = "gateway record";
 impl Vpc {
     pub(super) async fn write_own_record(&self, gateway: &GatewayName, term: &Term) -> Next {
         let task = exchange::own_record(&self.desk.state(), gateway);
-        carry_out(term, &self.house.client, task, "own").await
+        carry_out(term, &self.house.client, task, "own").await.err().unwrap_or(Next::Done)
     }
 
     pub(super) async fn export(&self, name: &str, term: &Term) -> Next {
         // The broker first: a task that was compiled for it never reaches another.
         let Some(broker) = self.broker.borrow().clone() else { return Next::Done };
         let task = exchange::export(&self.desk.state(), name);
-        carry_out(term, &broker.client, task, "exported").await
+        carry_out(term, &broker.client, task, "exported").await.err().unwrap_or(Next::Done)
     }
 
     pub(super) async fn import(&self, key: &ObjectKey, term: &Term) -> Next {
         let task = exchange::import(&self.desk.state(), key);
-        carry_out(term, &self.house.client, task, "imported").await
+        carry_out(term, &self.house.client, task, "imported").await.err().unwrap_or(Next::Done)
     }
 }
 
-async fn carry_out(term: &Term, client: &Client, task: RecordTask, which: &'static str) -> Next {
+/// Writes a record; gives what is there afterwards, as far as it is known.
+pub(super) async fn carry_out(
+    term: &Term,
+    client: &Client,
+    task: RecordTask,
+    which: &'static str,
+) -> Result<Option<GatewayExIp>, Next> {
     let (key, written) = match task {
-        RecordTask::Nothing => return Next::Done,
-        RecordTask::Update { object, version, unset } => {
+        RecordTask::Nothing => return Ok(None),
+        RecordTask::Update { object, version, unset, unset_annotations } => {
             let api: Api<GatewayExIp> = Api::namespaced(client.clone(), object.key.namespace());
             let mut body = body(&object, Some(&version));
             for label in unset {
                 body["metadata"]["labels"][label] = Value::Null;
             }
+            for annotation in unset_annotations {
+                body["metadata"]["annotations"][annotation] = Value::Null;
+            }
             let patch = Patch::Merge(body);
             let written = guarded(term, WHAT, api.patch(object.key.name(), &patching(), &patch)).await;
-            (object.key, written.map(drop))
+            (object.key, written)
         }
         RecordTask::Create(object) => {
             let api: Api<GatewayExIp> = Api::namespaced(client.clone(), object.key.namespace());
@@ -53,16 +62,17 @@ async fn carry_out(term: &Term, client: &Client, task: RecordTask, which: &'stat
                 api.create(&posting(), &new).await
             };
             let written = created(term, WHAT, create).await;
-            (object.key, written.map(drop))
+            (object.key, written)
         }
         RecordTask::Delete(key, version) => {
             let api: Api<GatewayExIp> = Api::namespaced(client.clone(), key.namespace());
             let written = guarded(term, WHAT, api.delete(key.name(), &deleting(&version))).await;
-            (key, written.map(drop))
+            tracing::info!(record = %key, which, ok = written.is_ok(), "deleting a gateway record");
+            return written.map(|_| None);
         }
     };
     tracing::info!(record = %key, which, ok = written.is_ok(), "writing a gateway record");
-    written.err().unwrap_or(Next::Done)
+    written.map(Some)
 }
 
 /// Both spellings everywhere: older operators read theirs.
@@ -74,6 +84,7 @@ fn body(object: &RecordObject, version: Option<&str>) -> Value {
             "name": object.key.name(),
             "namespace": object.key.namespace(),
             "labels": object.labels,
+            "annotations": object.annotations,
             "resourceVersion": version,
         },
         "spec": {

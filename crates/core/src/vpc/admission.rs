@@ -285,12 +285,7 @@ impl Grounds<'_> {
         }
     }
 
-    fn known(
-        &self,
-        tunnel: &Tunnel,
-        spec: &TunnelSpec,
-        local: Ipv4Addr,
-    ) -> Result<TunnelWant, Trouble> {
+    fn known(&self, tunnel: &Tunnel, spec: &TunnelSpec, local: Ipv4Addr) -> Result<TunnelWant, Trouble> {
         self.allows(tunnel)?;
         let ours = self.own.range()?;
         let peer = &spec.ends.far();

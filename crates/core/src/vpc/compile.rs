@@ -59,8 +59,7 @@ pub fn gateway(state: &State, name: &GatewayName) -> Option<GatewayTask> {
                 if let Some(established) = object.and_then(|object| object.established(name)) {
                     want.established.insert(key.clone(), established);
                 }
-                let last_known =
-                    object.and_then(|object| object.last_known(name, tunnel.local, tunnel.seat));
+                let last_known = object.and_then(|object| object.last_known(name, tunnel.local, tunnel.seat));
                 if let Some(fallback) = last_known.filter(|it| it != tunnel) {
                     want.fallbacks.insert(key.clone(), fallback);
                 }

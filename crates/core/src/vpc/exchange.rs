@@ -334,9 +334,10 @@ fn original<'a>(state: &'a State, cluster: &ClusterId, name: &str) -> Option<&'a
         let gateway = record.gateway.as_ref().filter(|_| record.cluster.as_ref() == Some(cluster));
         let of_gateway = gateway.is_some_and(|gateway| own_key(cluster, gateway) == record.key);
         let of_vpc = || {
-            record.vpc.as_ref().is_some_and(|vpc| {
-                own_vpc_record(state, vpc).is_some_and(|own| own.key == record.key)
-            })
+            record
+                .vpc
+                .as_ref()
+                .is_some_and(|vpc| own_vpc_record(state, vpc).is_some_and(|own| own.key == record.key))
         };
         !record.deleting && (of_gateway || of_vpc())
     };

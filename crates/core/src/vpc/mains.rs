@@ -103,6 +103,8 @@ pub struct RouteTask {
     pub to: Ipv4Addr,
     /// What is done, in words: kept on the object as an annotation.
     pub note: String,
+    /// Whether the object has any annotation already.
+    pub annotated: bool,
 }
 
 /// The next thing to do about a VPC.
@@ -142,7 +144,8 @@ fn routes(state: &State, name: &str) -> Option<RouteTask> {
         Some(format!("{range} from {from} to {to}"))
     };
     let note = places.iter().filter_map(note).collect::<Vec<_>>().join(", ");
-    (!places.is_empty()).then(|| RouteTask { version: vpc.resource_version.clone(), places, to, note })
+    let (version, annotated) = (vpc.resource_version.clone(), vpc.annotated);
+    (!places.is_empty()).then_some(RouteTask { version, places, to, note, annotated })
 }
 
 /// What is still to be moved once a gateway is the main one, with the address that it has.
@@ -244,9 +247,8 @@ impl State {
             let from = |record: &Record| record.moving.iter().any(|it| Some(it.from) == lan(name));
             record.is_some_and(from)
         };
-        let carrying = names.iter().filter(|name| {
-            ***name == gateway || Some(**name) == field.recorded || moving(name)
-        });
+        let carrying =
+            names.iter().filter(|name| ***name == gateway || Some(**name) == field.recorded || moving(name));
         let others = field.gateways.iter().filter(|(name, fit)| **fit && **name != &gateway);
         Some(Main {
             carrying: carrying.map(|name| (*name).clone()).collect(),
@@ -258,6 +260,11 @@ impl State {
             waiting: obstacle,
             gateway,
         })
+    }
+
+    /// The main gateway of a VPC as its record has it.
+    pub fn recorded_main(&self, vpc: &str) -> Option<&GatewayName> {
+        exchange::own_vpc_record(self, vpc)?.gateway.as_ref()
     }
 
     /// Whether a gateway could be a VPC's main one.
@@ -289,8 +296,10 @@ mod tests {
 
     /// Elects among gateways written as `a b!`, where `!` means that one is not fit.
     fn elected(recorded: &str, wished: &str, routed: &str, gateways: &str, followed: bool) -> String {
-        let all: Vec<(GatewayName, bool)> =
-            gateways.split_whitespace().map(|it| (name(it.trim_end_matches('!')), !it.ends_with('!'))).collect();
+        let all: Vec<(GatewayName, bool)> = gateways
+            .split_whitespace()
+            .map(|it| (name(it.trim_end_matches('!')), !it.ends_with('!')))
+            .collect();
         let [recorded, wished, routed] =
             [recorded, wished, routed].map(|it| Some(it).filter(|it| !it.is_empty()).map(name));
         let field = Field {

@@ -10,13 +10,7 @@ use crate::names::HostAddr;
 
 /// What a link starts with: the kernel's defaults.
 fn fresh(kind: LinkKind, mtu: Option<u32>) -> Link {
-    Link {
-        kind: Some(kind),
-        rp_filter: 0,
-        proxy_delay: 800,
-        mtu: mtu.unwrap_or(1400),
-        ..Link::default()
-    }
+    Link { kind: Some(kind), rp_filter: 0, proxy_delay: 800, mtu: mtu.unwrap_or(1400), ..Link::default() }
 }
 
 /// Does one step, or says what the kernel would say.

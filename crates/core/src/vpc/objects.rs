@@ -44,13 +44,17 @@ impl Tunnel {
     pub(super) fn established(&self, gateway: &GatewayName) -> Option<Established> {
         let status = &self.status;
         let is_any = self.local_vpc().is_some();
-        let is_here =
-            status.initialized && (is_any || status.gateway.as_deref() == Some(gateway.as_str()));
+        let is_here = status.initialized && (is_any || status.gateway.as_deref() == Some(gateway.as_str()));
         is_here.then(|| Established {
             range: status.remote_globalnet.as_deref().and_then(|text| text.parse().ok()),
             peer: status.remote_ip.as_deref().and_then(|text| text.parse().ok()),
             address: status.interface_addr.as_deref().and_then(|text| text.parse().ok()),
         })
+    }
+
+    /// Whether it leads from a VPC of ours, through whichever gateway is the main one there.
+    pub fn is_from_vpc(&self, vpc: &str) -> bool {
+        self.local_vpc() == Some(vpc)
     }
 
     /// The VPC of ours that it leads from, if it is a tunnel by VPC.
@@ -162,9 +166,7 @@ impl Ends {
     pub fn far(&self) -> Far {
         match self {
             Self::ByGateway { peer, .. } => Far::Gateway(peer.clone()),
-            Self::ByVpc { cluster, remote, .. } => {
-                Far::Vpc { cluster: cluster.clone(), vpc: remote.clone() }
-            }
+            Self::ByVpc { cluster, remote, .. } => Far::Vpc { cluster: cluster.clone(), vpc: remote.clone() },
         }
     }
 }
@@ -329,6 +331,8 @@ pub struct Vpc {
     pub namespaces: BTreeSet<String>,
     /// The version last seen: what a write is guarded by.
     pub resource_version: String,
+    /// Whether it has any annotation.
+    pub annotated: bool,
     /// The gateway that its owner wants to be the main one.
     pub switch: Option<Switch>,
 }

@@ -415,7 +415,9 @@ fn places_to_free<'a>(buildable: &Tunnels<'a>, index: &Index<'a>) -> BTreeMap<&'
 /// Whether a link has the parameters that a tunnel needs, or can be given them while it stays: where a VXLAN leads.
 fn becomes(link: &Link, kind: &LinkKind) -> bool {
     match (&link.kind, kind) {
-        (Some(has @ LinkKind::Vxlan { .. }), LinkKind::Vxlan { remote, .. }) => has.leading_to(*remote) == *kind,
+        (Some(has @ LinkKind::Vxlan { .. }), LinkKind::Vxlan { remote, .. }) => {
+            has.leading_to(*remote) == *kind
+        }
         (has, kind) => has.as_ref() == Some(kind),
     }
 }

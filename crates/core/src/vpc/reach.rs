@@ -319,7 +319,9 @@ mod tests {
             address: "10.100.0.1/24".parse().expect("an address"),
             remote_range: "242.1.0.0/16".parse().expect("a range"),
             egress: "242.0.0.1-242.0.0.8".parse().expect("addresses"),
-            own: "242.0.0.0/16".parse().expect("a range"), seat: Default::default() };
+            own: "242.0.0.0/16".parse().expect("a range"),
+            seat: Default::default(),
+        };
         Asked::new(tunnel, 0, answers_behind)
     }
 

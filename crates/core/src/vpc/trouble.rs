@@ -326,7 +326,8 @@ mod tests {
     #[test]
     fn what_happens_on_an_ordinary_day_is_no_alarm() {
         let gateway: GatewayName = "gw1".parse().expect("a name");
-        let peer = super::super::objects::Peer { cluster: "c2".parse().expect("an id"), gateway: gateway.clone() };
+        let peer =
+            super::super::objects::Peer { cluster: "c2".parse().expect("an id"), gateway: gateway.clone() };
         let awaited = Trouble::PeerUnknown(Far::Gateway(peer), Absence::NotPublished);
         let replaced = Trouble::GatewayNotRunning { gateway: gateway.clone(), why: "it has no pod".into() };
         let lost = Trouble::GatewayLost { gateway, node: "node1".into() };

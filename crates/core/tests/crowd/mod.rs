@@ -89,8 +89,9 @@ fn all<K: Ord, V>(pairs: impl Iterator<Item = (K, V)>) -> Change<K, V> {
 pub(crate) fn cluster(n: usize) -> State {
     let mut state = State::new(Given::default());
     let gateways = || (1..=2).map(gateway);
-    let workloads =
-        gateways().map(|gateway| (gateway.to_string(), Workload { gateway, ready: true, subnet: None, replicated: false }));
+    let workloads = gateways().map(|gateway| {
+        (gateway.to_string(), Workload { gateway, ready: true, subnet: None, replicated: false })
+    });
     let pods = gateways().map(|gateway| {
         let key: ObjectKey = parsed(&format!("kube-system/vpc-nat-gw-{gateway}-0"));
         let pod = GatewayPod {

@@ -8,7 +8,13 @@ use causeway_core::vpc::{Change, Event, compile};
 #[test]
 fn a_gateway_without_a_default_address_is_reached_by_its_oldest_floating_one() {
     let mut world = World::new();
-    let declared = VpcGateway { vpc: None, lan: None, external_subnets: Vec::new(), no_default_eip: true, replicated: false };
+    let declared = VpcGateway {
+        vpc: None,
+        lan: None,
+        external_subnets: Vec::new(),
+        no_default_eip: true,
+        replicated: false,
+    };
     world.state.apply(Event::VpcGateways(Change::Put("gw1".into(), declared)));
     world.tunnel("ns1/demo", |_| {});
     world.visit("gw1");
@@ -30,8 +36,13 @@ fn of_several_addresses_outside_none_is_guessed_while_the_subnet_is_missing() {
     two.pod.uid = "u1".into();
     two.external.insert("other".into(), [172, 60, 0, 11].into());
     world.state.apply(Event::Pods(Change::Put(two.pod.key.clone(), two)));
-    let declared =
-        VpcGateway { vpc: None, lan: None, external_subnets: vec!["outside".into()], no_default_eip: false, replicated: false };
+    let declared = VpcGateway {
+        vpc: None,
+        lan: None,
+        external_subnets: vec!["outside".into()],
+        no_default_eip: false,
+        replicated: false,
+    };
     world.state.apply(Event::VpcGateways(Change::Put("gw1".into(), declared)));
     let outside = || Subnet { provider: Some("other".into()), vpc: None };
     world.state.apply(Event::Subnets(Change::Put("outside".into(), outside())));

@@ -191,7 +191,8 @@ fn a_slip_is_mended_as_soon_as_the_gateway_that_it_leads_to_is_ready() {
         record.external_ip = "172.50.16.11".into();
     });
     let slip = key("kube-system/gw1-cluster2");
-    let workload = |ready| Workload { gateway: "gw1".parse().expect("a name"), ready, subnet: None, replicated: false };
+    let workload =
+        |ready| Workload { gateway: "gw1".parse().expect("a name"), ready, subnet: None, replicated: false };
     let mut scaled =
         |ready| world.state.apply(Event::StatefulSets(Change::Put("gw1".into(), workload(ready))));
     scaled(false);

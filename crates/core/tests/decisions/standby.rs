@@ -111,7 +111,11 @@ fn down_c_without_a_standby_the_main_gateway_stays_and_it_is_said() {
     assert_eq!(world.main(), (Some("gw1".into()), vec!["10.0.1.254".into()]));
     world.visit("gw1");
     let said = world.condition("ns1/demo", "Failover").expect("it is said");
-    assert!(said.message.starts_with("gateway gw1 is not ready and nobody could do better"), "{}", said.message);
+    assert!(
+        said.message.starts_with("gateway gw1 is not ready and nobody could do better"),
+        "{}",
+        said.message
+    );
 }
 
 #[test]
@@ -179,7 +183,11 @@ fn only_routes_through_the_lost_gateway_move() {
     };
     world.tunnel("ns1/pinned", |tunnel| {
         on_gateway(tunnel, "gw1");
-        super::world::set(tunnel, causeway_core::vpc::TunnelKind::Vxlan { vni: 7, port: 4789 }, "cluster3/gw1");
+        super::world::set(
+            tunnel,
+            causeway_core::vpc::TunnelKind::Vxlan { vni: 7, port: 4789 },
+            "cluster3/gw1",
+        );
         tunnel.spec.as_mut().expect("valid").address = "10.101.0.1/24".parse().expect("address");
     });
     world.change_vpc(|vpc| {
@@ -202,12 +210,19 @@ fn a_switch_on_purpose_waits_for_the_standby_and_takes_only_the_tunnels_routes()
     let mut world = settled();
     world.change_vpc(|vpc| {
         let everywhere = "0.0.0.0/0".parse().ok();
-        vpc.listed.push(ListedRoute { range: everywhere, next_hop: Some([10, 0, 1, 254].into()), shared: false });
+        vpc.listed.push(ListedRoute {
+            range: everywhere,
+            next_hop: Some([10, 0, 1, 254].into()),
+            shared: false,
+        });
         vpc.switch = Some(Switch { text: "gw3".into(), to: "gw3".parse().expect("name"), all: false });
     });
     assert_eq!(world.step(), Step::Nothing);
     let said = world.condition("ns1/demo", "Failover").expect("it is said").message;
-    assert!(said.ends_with("the switch that is asked for waits: VPC test-vpc-1 has no gateway gw3"), "{said}");
+    assert!(
+        said.ends_with("the switch that is asked for waits: VPC test-vpc-1 has no gateway gw3"),
+        "{said}"
+    );
     world.change_vpc(|vpc| {
         vpc.switch = Some(Switch { text: "gw2".into(), to: "gw2".parse().expect("name"), all: false });
     });

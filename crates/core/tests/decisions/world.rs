@@ -5,13 +5,15 @@ use std::net::Ipv4Addr;
 
 use causeway_core::condition::Condition;
 use causeway_core::vpc::compile::{self, GatewayTask};
-use causeway_core::vpc::exchange::{LAN_IP, MOVING, RECORD_NAMESPACE, Record, RecordObject, RecordTask, SWITCHED};
+use causeway_core::vpc::exchange::{
+    LAN_IP, MOVING, RECORD_NAMESPACE, Record, RecordObject, RecordTask, SWITCHED,
+};
 use causeway_core::vpc::mains::{self, Moving, Step};
 use causeway_core::vpc::member::{Member, Renewal};
 use causeway_core::vpc::naming::{copy_name, home_name, vpc_home_name};
 use causeway_core::vpc::objects::{
-    Ends, GatewayPod, ListedRoute, NodeHealth, Peer, PodRef, StaticRoute, TUNNEL_FINALIZER, Tunnel, TunnelSpec, Vpc,
-    Workload,
+    Ends, GatewayPod, ListedRoute, NodeHealth, Peer, PodRef, StaticRoute, TUNNEL_FINALIZER, Tunnel,
+    TunnelSpec, Vpc, Workload,
 };
 use causeway_core::vpc::outcome::judge;
 use causeway_core::vpc::status::{self, Finalizer, READY, TunnelStatus};
@@ -111,6 +113,7 @@ impl World {
             namespaces: ["ns1".into()].into(),
             resource_version: "1".into(),
             switch: None,
+            annotated: false,
         };
         state.apply(Event::Vpcs(Change::Put(VPC.into(), vpc.clone())));
         let mut world = Self { state, gateways: BTreeMap::new(), records: BTreeMap::new(), vpc };
@@ -144,8 +147,13 @@ impl World {
     /// Puts a vxlan tunnel from our VPC to the VPC of that name in cluster2.
     pub(crate) fn vpc_tunnel(&mut self, name: &str) {
         let remote = Peer { cluster: "cluster2".parse().expect("id"), gateway: "gw1".parse().expect("name") };
-        let mut record =
-            Self::facts("cluster2/gw1", RECORD_NAMESPACE, &vpc_home_name(VPC, &remote.cluster), "172.50.16.21", "242.1.0.0/16");
+        let mut record = Self::facts(
+            "cluster2/gw1",
+            RECORD_NAMESPACE,
+            &vpc_home_name(VPC, &remote.cluster),
+            "172.50.16.21",
+            "242.1.0.0/16",
+        );
         record.vpc = Some(VPC.into());
         self.put_record(record);
         self.tunnel(name, |tunnel| {
@@ -157,7 +165,12 @@ impl World {
     /// Changes our VPC's object.
     pub(crate) fn change_vpc(&mut self, change: impl FnOnce(&mut Vpc)) {
         change(&mut self.vpc);
-        self.vpc.routes = self.vpc.listed.iter().filter_map(|it| Some(StaticRoute { range: it.range?, next_hop: it.next_hop? })).collect();
+        self.vpc.routes = self
+            .vpc
+            .listed
+            .iter()
+            .filter_map(|it| Some(StaticRoute { range: it.range?, next_hop: it.next_hop? }))
+            .collect();
         self.state.apply(Event::Vpcs(Change::Put(VPC.into(), self.vpc.clone())));
     }
 
@@ -181,7 +194,9 @@ impl World {
         let step = mains::step(&self.state, VPC);
         match &step {
             Step::Nothing => {}
-            Step::Record(RecordTask::Create(object) | RecordTask::Update { object, .. }) => self.take_in(object),
+            Step::Record(RecordTask::Create(object) | RecordTask::Update { object, .. }) => {
+                self.take_in(object)
+            }
             Step::Record(RecordTask::Delete(key, _)) => self.forget_record(&key.to_string()),
             Step::Record(RecordTask::Nothing) => unreachable!("nothing is no record"),
             Step::Routes(task) => {

@@ -9,9 +9,8 @@ use std::net::Ipv4Addr;
 use causeway_core::names::{HostAddr, Ipv4Cidr, ObjectKey};
 use causeway_core::vpc::action::{LOOSE, SourceNat, clamp_spec, shared_clamp_spec};
 use causeway_core::vpc::{
-    Seat,
     EgressRange, Established, Have, Inbound, LEAVING_GROUP, LINK_GROUP, Link, LinkKind, Nat, NatRule,
-    ROUTE_PROTOCOL, Refused, Route, TunnelKind, TunnelWant, Variant, Want,
+    ROUTE_PROTOCOL, Refused, Route, Seat, TunnelKind, TunnelWant, Variant, Want,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -54,8 +53,16 @@ fn seat() -> impl Strategy<Value = Seat> {
 }
 
 fn tunnel() -> impl Strategy<Value = (String, TunnelWant)> {
-    let parts =
-        (pick(&NAMES[..3]), pick(&["ns1", "ns2"]), tunnel_kind(), end(), address(), range(), egress(), seat());
+    let parts = (
+        pick(&NAMES[..3]),
+        pick(&["ns1", "ns2"]),
+        tunnel_kind(),
+        end(),
+        address(),
+        range(),
+        egress(),
+        seat(),
+    );
     parts.prop_map(|(name, namespace, kind, remote, address, remote_range, egress, seat)| {
         let owner = ObjectKey::new(namespace, name).expect("a key");
         let local = Ipv4Addr::new(172, 50, 16, 1);

@@ -8,9 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use causeway_core::vpc::action::{LOOSE, clamp_spec, shared_clamp_spec};
-use causeway_core::vpc::{
-    Action, LEAVING_GROUP, LinkKind, MARK, Plan, ROUTE_PROTOCOL, Route, Variant,
-};
+use causeway_core::vpc::{Action, LEAVING_GROUP, LinkKind, MARK, Plan, ROUTE_PROTOCOL, Route, Variant};
 
 use sha1::{Digest as _, Sha1};
 
@@ -315,9 +313,9 @@ fn route_words(route: &Route) -> String {
 
 #[cfg(test)]
 mod tests {
+    use causeway_core::leases::Mac;
     use causeway_core::names::ObjectKey;
     use causeway_core::vpc::action::SourceNat;
-    use causeway_core::leases::Mac;
     use causeway_core::vpc::{EgressRange, LINK_GROUP, Step};
 
     use super::*;

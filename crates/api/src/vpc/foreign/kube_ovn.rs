@@ -29,6 +29,12 @@ pub struct StaticRoute {
     /// By destination (the default) or by source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
+    /// How kube-ovn chooses between several next hops of one range, where it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecmp_mode: Option<String>,
+    /// What watches the next hop for kube-ovn, where something does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bfd_id: Option<String>,
 }
 
 /// A subnet of a VPC, or an external network.
@@ -70,6 +76,21 @@ pub struct VpcNatGatewaySpec {
     /// Whether its pod gets no address there by itself.
     #[serde(rename = "noDefaultEIP", skip_serializing_if = "Option::is_none")]
     pub no_default_eip: Option<bool>,
+    /// How many pods it has, where kube-ovn itself fails over between several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i64>,
+    /// Whether kube-ovn watches its pods and fails over by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bfd: Option<Bfd>,
+}
+
+/// How kube-ovn watches the pods of a gateway.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Bfd {
+    /// Whether it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
 }
 
 /// A floating address on a gateway's outside.

@@ -87,6 +87,9 @@ pub struct Deployment {
 /// What a workload runs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct WorkloadSpec {
+    /// How many pods it should have.
+    #[serde(default)]
+    pub replicas: Option<i32>,
     /// Its pods.
     #[serde(default)]
     pub template: PodTemplate,

@@ -138,7 +138,8 @@ impl State {
         let new = self.visits.of_pod(&gateway, &uid);
         if serves && let Some(Outcome { asked, result: Ok(visit), .. }) = new {
             // What stands by sends nothing, so nobody is asked through it.
-            let up = visit.tunnels.iter().filter(|(_, (want, trouble))| trouble.is_none() && want.seat.carries());
+            let up =
+                visit.tunnels.iter().filter(|(_, (want, trouble))| trouble.is_none() && want.seat.carries());
             let built = up.filter_map(|(key, (want, _))| {
                 let tunnel = self.tunnels.get(key)?;
                 Some((tunnel.spec.as_ref().ok()?.link.as_str(), want, tunnel.answered_behind(want)))

@@ -113,7 +113,9 @@ impl State {
     /// The VPC of ours that a record is about.
     pub(super) fn own_vpc(&self, record: &Record) -> Option<String> {
         match record.far()? {
-            Far::Vpc { cluster, vpc } if record.origin.is_none() && self.cluster() == Some(&cluster) => Some(vpc),
+            Far::Vpc { cluster, vpc } if record.origin.is_none() && self.cluster() == Some(&cluster) => {
+                Some(vpc)
+            }
             Far::Vpc { .. } | Far::Gateway(_) => None,
         }
     }

@@ -8,10 +8,10 @@ use crate::room::Change;
 use crate::vpc::event::Scope;
 use crate::vpc::exchange::Record;
 use crate::vpc::member::{Contest, Members};
-use crate::vpc::records::exported_name;
 use crate::vpc::objects::{Far, Peer};
 use crate::vpc::own::Own;
 use crate::vpc::ranges::{self, Claimed, Ranges};
+use crate::vpc::records::exported_name;
 
 impl State {
     pub(super) fn apply_records(&mut self, event: Change<ObjectKey, Record>) -> Touched {

@@ -26,7 +26,9 @@ pub(super) fn set_condition(status: &mut TunnelStatus, state: &State, tunnel: &T
             (None, Some(standby)) => (
                 false,
                 "StandbyNotReady",
-                format!("gateway {standby} would take over if {gateway} is lost, but does not hold the tunnel yet"),
+                format!(
+                    "gateway {standby} would take over if {gateway} is lost, but does not hold the tunnel yet"
+                ),
             ),
             (None, None) => (
                 false,
