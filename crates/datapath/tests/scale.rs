@@ -51,7 +51,8 @@ fn want(tunnels: u32) -> Want {
             remote: Ipv4Addr::from(0xac33_0000 + n),
             address: format!("{}/30", Ipv4Addr::from(0x0a65_0001 + 4 * n)).parse().expect("an address"),
             remote_range: format!("{}/24", Ipv4Addr::from(0xf300_0000 + 256 * n)).parse().expect("a range"),
-            ..like.clone(), seat: Default::default() };
+            ..like.clone()
+        };
         want.tunnels.insert(format!("t{n}").parse().expect("a name"), tunnel);
     }
     want

@@ -70,7 +70,7 @@ impl Cluster {
         let ours = links.iter().filter(|link| {
             let group =
                 link["group"].as_str().map(str::to_owned).unwrap_or_else(|| link["group"].to_string());
-            matches!(group.as_str(), "1129797889" | "0x43575901")
+            matches!(group.as_str(), "1129797889" | "0x43575901" | "1129797891" | "0x43575903")
         });
         let mut all: Vec<String> = ours.map(|link| format!("link {}", link["ifname"])).collect();
         let routes = self.routes(gateway).await;

@@ -17,7 +17,7 @@ mod replicas;
 mod sandbox;
 pub(crate) mod tunnels;
 
-pub(crate) use cluster::{Cluster, PATIENCE, Said};
+pub(crate) use cluster::{Cluster, PATIENCE, Said, gateway_pod};
 pub(crate) use controllers::Controller;
 pub(crate) use replicas::Replica;
 pub(crate) use sandbox::{Sandbox, can_run, processes_of};

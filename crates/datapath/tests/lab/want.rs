@@ -19,7 +19,9 @@ pub(crate) fn demo(side: u8, kind: TunnelKind) -> Want {
         address: format!("10.100.0.{}/24", side + 1).parse().expect("address"),
         remote_range: format!("242.{far}.0.0/16").parse().expect("range"),
         egress: EgressRange { first: Ipv4Addr::new(242, side, 0, 1), last: Ipv4Addr::new(242, side, 0, 8) },
-        own: format!("242.{side}.0.0/16").parse().expect("range"), seat: Default::default() };
+        own: format!("242.{side}.0.0/16").parse().expect("range"),
+        seat: Default::default(),
+    };
     let inbound = Inbound {
         range: format!("242.{side}.0.0/16").parse().expect("range"),
         via: Ipv4Addr::new(10, 0, 1, 10),
@@ -39,6 +41,7 @@ pub(crate) fn add(want: &mut Want, name: &str, number: u8, kind: TunnelKind) {
         remote: Ipv4Addr::new(172, 50, 16, 100 + number),
         address: format!("10.101.{number}.1/24").parse().expect("address"),
         remote_range: format!("243.{number}.0.0/16").parse().expect("range"),
-        ..want.tunnels.values().next().expect("a tunnel to start from").clone(), seat: Default::default() };
+        ..want.tunnels.values().next().expect("a tunnel to start from").clone()
+    };
     want.tunnels.insert(name.parse().expect("name"), tunnel);
 }

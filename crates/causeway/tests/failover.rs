@@ -1,0 +1,163 @@
+//! A VPC's main gateway is lost, in every way that there is, while packets cross: who forwards before and after is read from
+//! the links' own counters.
+
+mod support;
+
+use std::time::Duration;
+
+use causeway_api::vpc::foreign::kube_ovn::Vpc;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use support::Sandbox;
+use support::packets::RATE;
+use support::{Cluster, PATIENCE, gateway_pod};
+
+const VPC: &str = "test-vpc-1";
+const TUNNEL: &str = "demo";
+const SERVER: &str = "242.1.1.20";
+
+/// A tunnel between the VPCs of two clusters.
+fn by_vpc(there: &Cluster, host: u8) -> Value {
+    json!({
+        "apiVersion": "kubeovn.ustc.io/v1", "kind": "VpcNatTunnel",
+        "metadata": {"name": TUNNEL, "namespace": "ns1"},
+        "spec": {
+            "type": "vxlan", "interfaceAddr": format!("10.100.0.{host}/24"),
+            "remoteCluster": there.name, "remoteVpc": VPC, "localVpc": VPC,
+        },
+    })
+}
+
+/// Two clusters whose VPCs are joined, each with a standby.
+async fn joined() -> (Sandbox, Cluster, Cluster) {
+    let sandbox = Sandbox::bare().await;
+    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
+    one.create(&by_vpc(&two, 1)).await;
+    two.create(&by_vpc(&one, 2)).await;
+    for here in [&one, &two] {
+        here.up(TUNNEL).await;
+        here.stands_by("gw2").await;
+    }
+    (sandbox, one, two)
+}
+
+impl Cluster {
+    /// Waits until a tunnel has a standby, which is the gateway given.
+    async fn stands_by(&self, standby: &str) {
+        self.until(&format!("{standby} of {} stands by", self.name), PATIENCE, async || {
+            let tunnel = self.tunnel(TUNNEL).await;
+            let said = support::tunnels::condition(&tunnel, "Failover").map(|it| it.message.clone());
+            let fits = |said: &String| said.starts_with(&format!("gateway {standby} holds the tunnel too"));
+            if said.as_ref().is_some_and(fits) { Ok(()) } else { Err(format!("{said:?}")) }
+        })
+        .await;
+    }
+
+    /// Where the VPC leads.
+    async fn next_hops(&self) -> Vec<String> {
+        let vpcs: Api<Vpc> = Api::all(self.client.clone());
+        let routes = vpcs.get(VPC).await.expect("the VPC").spec.static_routes;
+        routes.into_iter().map(|route| route.next_hop_ip).collect()
+    }
+
+    /// Waits until the VPC leads to an address, and its record names a gateway.
+    async fn led_to(&self, gateway: &str, hop: &str) {
+        self.until(&format!("the VPC of {} leads to {gateway}", self.name), PATIENCE, async || {
+            let record = self.records("kube-system").get_opt(&format!("{VPC}.{}", self.name)).await;
+            let labels =
+                record.expect("an answer").and_then(|record| record.metadata.labels).unwrap_or_default();
+            let (hops, named) = (self.next_hops().await, labels.get("localGateway").cloned());
+            let fits = hops == [hop] && named.as_deref() == Some(gateway);
+            if fits { Ok(()) } else { Err(format!("{named:?} {hops:?}")) }
+        })
+        .await;
+    }
+
+    /// How many packets a gateway has sent into the tunnel.
+    async fn sent_by(&self, gateway: &str) -> u64 {
+        let listed = self.in_gateway(gateway, &format!("ip -s -j link show dev {TUNNEL}")).await;
+        let listed: Value = serde_json::from_str(&listed.out).unwrap_or_default();
+        listed[0]["stats64"]["tx"]["packets"].as_u64().unwrap_or_default()
+    }
+
+    async fn delete_pod(&self, gateway: &str) {
+        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.client.clone(), "kube-system");
+        pods.delete(&gateway_pod(gateway), &DeleteParams::default()).await.expect("it is accepted");
+    }
+
+    async fn annotate_vpc(&self, name: &str, value: &str) {
+        let vpcs: Api<Vpc> = Api::all(self.client.clone());
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {name: value}}}));
+        vpcs.patch(VPC, &PatchParams::default(), &patch).await.expect("it is accepted");
+    }
+}
+
+#[tokio::test]
+async fn a_standby_holds_everything_and_sends_nothing() {
+    let (_sandbox, one, _two) = joined().await;
+    let stream = one.stream(SERVER).await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (main, standby) = (one.sent_by("gw1").await, one.sent_by("gw2").await);
+    let count = stream.end().await;
+    assert_eq!(count.lost(), 0, "{count:?}");
+    assert!(main >= u64::from(RATE), "the main gateway carries all: {main}");
+    assert_eq!(standby, 0, "not even a question of its own");
+    let routes = one.routes("gw2").await;
+    assert!(routes.contains(&format!("242.1.0.0/16 dev {TUNNEL} proto 157")), "{routes:?}");
+    let rules = one.postrouting("gw2").await;
+    assert!(rules.iter().any(|rule| rule.contains("causeway:ns1/demo")), "{rules:?}");
+}
+
+#[tokio::test]
+async fn down_b_the_standby_takes_over_and_the_lost_one_comes_back_to_stand_by() {
+    let (_sandbox, one, two) = joined().await;
+    let stream = one.stream(SERVER).await;
+    one.delete_pod("gw1").await;
+    one.led_to("gw2", "10.0.1.253").await;
+    one.stands_by("gw1").await;
+    one.reports(TUNNEL, "Failover", "gateway gw2 of VPC test-vpc-1 takes over from gw1").await;
+    two.until("the peer leads to the new main gateway", PATIENCE, async || {
+        let status = two.tunnel(TUNNEL).await.status.unwrap_or_default();
+        if status.remote_ip.as_deref() == Some("172.50.16.12") { Ok(()) } else { Err(format!("{status:?}")) }
+    })
+    .await;
+    let before = (one.sent_by("gw1").await, one.sent_by("gw2").await);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let after = (one.sent_by("gw1").await, one.sent_by("gw2").await);
+    let count = stream.end().await;
+    assert_eq!(before.0, after.0, "the one that came back sends nothing");
+    assert!(after.1 > before.1 + u64::from(RATE / 2), "the new one sends all");
+    // The stream's own flow is known to the lost gateway alone: it goes on because its source is translated alike.
+    assert!(count.lost() < RATE, "less than a second: {count:?}");
+    one.reaches(SERVER).await;
+    two.reaches("242.0.1.20").await;
+    assert_eq!(one.tunnel(TUNNEL).await.status.unwrap_or_default().local_gw.as_deref(), Some("gw2"));
+}
+
+#[tokio::test]
+async fn both_sides_fail_over_at_the_same_moment() {
+    let (_sandbox, one, two) = joined().await;
+    one.comes_to_reach(SERVER).await;
+    tokio::join!(one.delete_pod("gw1"), two.delete_pod("gw1"));
+    one.led_to("gw2", "10.0.1.253").await;
+    two.led_to("gw2", "10.0.1.253").await;
+    one.comes_to_reach(SERVER).await;
+    two.comes_to_reach("242.0.1.20").await;
+    for here in [&one, &two] {
+        here.up(TUNNEL).await;
+        here.stands_by("gw1").await;
+    }
+}
+
+#[tokio::test]
+async fn a_switch_on_purpose_loses_no_packet() {
+    let (_sandbox, one, two) = joined().await;
+    let streams = (one.stream(SERVER).await, two.stream("242.0.1.20").await);
+    one.annotate_vpc("causeway/switch-to", "gw2").await;
+    one.led_to("gw2", "10.0.1.253").await;
+    one.stands_by("gw1").await;
+    one.reaches(SERVER).await;
+    let counts = (streams.0.end().await, streams.1.end().await);
+    assert_eq!((counts.0.lost(), counts.1.lost()), (0, 0), "{counts:?}");
+}
