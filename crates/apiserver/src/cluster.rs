@@ -96,6 +96,11 @@ impl Cluster {
         }
     }
 
+    /// The same with ids of its own, in another time.
+    pub(crate) fn continued(self, seed: u64, epoch: SystemTime) -> Cluster {
+        Cluster { clock: Clock::starting_at(Some(epoch)), ids: Ids::new(Some(seed)), ..self }
+    }
+
     fn found_namespace(&mut self, name: &str) {
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace",

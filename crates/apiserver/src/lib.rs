@@ -36,6 +36,7 @@ mod faults;
 mod http;
 mod ids;
 mod jsonpath;
+mod local;
 mod messages;
 mod meta;
 mod names;
@@ -57,6 +58,7 @@ use std::net::SocketAddr;
 pub use counters::RequestCount;
 pub use exec::{Exec, ExecEnd, ExecIo, ExecRequest};
 pub use faults::{Fault, FaultError, Faults, Match, Switch};
+pub use local::Local;
 pub use server::{Config, Server};
 
 /// Why a server could not start.

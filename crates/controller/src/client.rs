@@ -53,6 +53,18 @@ pub fn connect(mut config: Config) -> kube::Result<Client> {
     Ok(Client::new(service, config.default_namespace))
 }
 
+/// A client of a server that is reached otherwise than by a connection. Every call ends there too.
+pub fn over<S, B>(transport: S, default_namespace: &str) -> Client
+where
+    S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    Client::new(Bounded(transport), default_namespace)
+}
+
 /// Makes connections.
 fn connector() -> HttpConnector {
     let mut http = HttpConnector::new();

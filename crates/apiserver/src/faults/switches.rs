@@ -144,11 +144,15 @@ pub(crate) struct Switches {
 }
 
 impl Switches {
+    /// With none on.
+    pub(crate) fn none(seed: Option<u64>) -> Switches {
+        Switches { active: watch::Sender::new(Vec::new()), chance: Mutex::new(Ids::new(seed)) }
+    }
+
     /// With these on from the start.
     pub(crate) fn new(faults: Vec<Fault>, version: u64, seed: Option<u64>) -> Result<Switches, FaultError> {
         faults.iter().try_for_each(Fault::check)?;
-        let switches =
-            Switches { active: watch::Sender::new(Vec::new()), chance: Mutex::new(Ids::new(seed)) };
+        let switches = Switches::none(seed);
         switches.replace(faults, version);
         Ok(switches)
     }
@@ -196,6 +200,7 @@ impl Switches {
                 Some(None) => drop(list.changed().await),
                 Some(Some(until)) => {
                     tokio::select! {
+                        biased;
                         _ = list.changed() => {}
                         () = tokio::time::sleep_until(until) => {}
                     }

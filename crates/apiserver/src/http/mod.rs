@@ -125,10 +125,11 @@ async fn admit_and_dispatch(
     request: Request<Body>,
 ) -> Result<Response, ApiError> {
     tokio::select! {
-        admitted = shared.faults.admit(asked) => admitted?,
+        biased;
         () = shared.stopping.cancelled() => {
             return Err(ApiError::new(503, "ServiceUnavailable", "the server is stopping"));
         }
+        admitted = shared.faults.admit(asked) => admitted?,
     }
     dispatch(shared, asked, route, request).await
 }

@@ -200,8 +200,9 @@ impl Watch {
         loop {
             self.faults.seen();
             tokio::select! {
-                () = self.shared.faults.thawed(&self.asked) => {}
+                biased;
                 () = self.shared.stopping.cancelled() => return None,
+                () = self.shared.faults.thawed(&self.asked) => {}
             }
             if self.shared.faults.closes(&self.asked, self.began) {
                 return None;
@@ -253,8 +254,13 @@ impl Watch {
     async fn wait(&mut self) {
         let shared = self.shared.clone();
         let last = self.last_bookmark.unwrap_or(self.deadline);
+        // The end first: whoever changes something all the time must not put it off.
         tokio::select! {
-            changed = self.changed.changed() => self.ended |= changed.is_err(),
+            biased;
+            () = shared.stopping.cancelled() => self.ended = true,
+            () = tokio::time::sleep_until(self.deadline) => self.ended = true,
+            // What is on now is looked at before the next line.
+            () = self.faults.next() => {}
             () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {
                 self.next_bookmark += BOOKMARK_EVERY;
                 self.remember();
@@ -263,10 +269,7 @@ impl Watch {
                 self.last_bookmark = None;
                 self.remember();
             }
-            () = tokio::time::sleep_until(self.deadline) => self.ended = true,
-            // What is on now is looked at before the next line.
-            () = self.faults.next() => {}
-            () = shared.stopping.cancelled() => self.ended = true,
+            changed = self.changed.changed() => self.ended |= changed.is_err(),
         }
     }
 

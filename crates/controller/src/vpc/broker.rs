@@ -122,6 +122,7 @@ async fn exchange(feed: Feed<Vpc>, room: Arc<Vpc>) {
         joined = Some(place);
         let trouble = Notify::new();
         tokio::select! {
+            biased;
             () = follow_broker(&feed, &room, &broker, &trouble) => {}
             () = until_other_access(&feed, &room, &mut coordinates, &access, &trouble) => {
                 tracing::info!("the way to the broker has changed: joining anew");
@@ -219,6 +220,7 @@ async fn until_other_access(
     let mut pace = feed.pace();
     loop {
         tokio::select! {
+            biased;
             _ = coordinates.changed() => {}
             () = sleep(room.options.resync_interval) => pace.reset(),
             () = trouble.notified() => {

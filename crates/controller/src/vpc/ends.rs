@@ -63,6 +63,7 @@ pub(super) async fn follow(feed: &Feed<Vpc>, room: &Vpc, broker: &Broker) {
         let Ok(Some(us)) = ourselves.wait_for(Option::is_some).await.map(|us| us.clone()) else { return };
         ourselves.mark_unchanged();
         tokio::select! {
+            biased;
             () = follow_both(feed, room, broker, &us) => {}
             _ = ourselves.changed() => {}
         }

@@ -15,7 +15,6 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::Vpc;
 use crate::words::describe;
 
 /// Pipes of an exec hold this much: an observation of a few dozen tunnels.
@@ -44,15 +43,8 @@ pub struct PodExec {
 
 impl PodExec {
     /// For a pod of a gateway.
-    pub(super) fn new(room: &Vpc, pod: &PodRef) -> Self {
-        let pods = Api::namespaced(room.house.client.clone(), pod.key.namespace());
-        Self {
-            pods,
-            pod: pod.key.name().into(),
-            container: Some(GATEWAY_CONTAINER.into()),
-            limit: room.options.exec_timeout,
-            farewells: room.farewells.clone(),
-        }
+    pub(super) fn in_gateway(client: &Client, pod: &PodRef, limit: Duration, farewells: TaskTracker) -> Self {
+        Self { farewells, ..Self::of(client, &pod.key, Some(GATEWAY_CONTAINER), limit) }
     }
 
     /// For any pod and one of its containers, or the one that the pod has chosen, on behalf of a person.

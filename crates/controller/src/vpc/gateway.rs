@@ -9,12 +9,11 @@ use causeway_core::vpc::compile::{self, GatewayTask};
 use causeway_core::vpc::objects::PodRef;
 use causeway_core::vpc::outcome::{judge, refused_before, refused_now, repairs};
 use causeway_core::vpc::{Event, Have, Outcome, Plan, Trouble, Visit, Want, plan, plan_after};
-use causeway_datapath::vpc::{Applied, Commands, Datapath, Digest, Listing, Looked, StepError};
+use causeway_datapath::vpc::{Applied, Datapath, Digest, Listing, Looked, StepError};
 use causeway_datapath::{self as datapath, RunError};
 use tokio::time::Instant;
 
 use super::Vpc;
-use super::exec::PodExec;
 use super::looks::{Observed, RARELY};
 use crate::election::Term;
 use crate::queue::Next;
@@ -175,13 +174,13 @@ impl Vpc {
         want: &Want,
         term: &Term,
     ) -> Result<Visit, Stop> {
-        let commands = Commands::new(PodExec::new(self, pod));
-        let (have, _) = self.look(&commands, None, term).await?;
+        let commands = &*self.way.datapath(pod);
+        let (have, _) = self.look(commands, None, term).await?;
         let planned = plan(want, &have);
         if planned.is_empty() {
             return Ok(judge(want, &planned, &BTreeMap::new(), &have));
         }
-        let (failures, (now, _)) = self.carry_out(gateway, &commands, &planned, term).await?;
+        let (failures, (now, _)) = self.carry_out(gateway, commands, &planned, term).await?;
         Ok(judge(want, &planned, &failures, &now))
     }
 
@@ -191,7 +190,7 @@ impl Vpc {
         task: &GatewayTask,
         term: &Term,
     ) -> Result<Visit, Stop> {
-        let commands = Commands::new(PodExec::new(self, &task.pod));
+        let commands = &*self.way.datapath(&task.pod);
         let refused = refused_before(self.desk.state().outcome(gateway), &task.pod.uid);
         let plan = |have: &Have| plan_after(&refused, &task.want, have);
         // More to do right after a change waits for nobody to confirm that change: the next one's listing does. But a
@@ -203,7 +202,7 @@ impl Vpc {
         let mut planned = match seen.filter(|planned| !planned.is_empty()) {
             Some(planned) => planned,
             None => {
-                let have = self.observed(gateway, task, &commands, term).await?;
+                let have = self.observed(gateway, task, commands, term).await?;
                 let planned = plan(&have);
                 if planned.is_empty() {
                     return Ok(judge(&task.want, &planned, &BTreeMap::new(), &have));
@@ -212,14 +211,13 @@ impl Vpc {
             }
         };
         self.monitors.begin(gateway, task.want.links_of(&planned.steps));
-        let (mut failures, (mut now, mut digest)) =
-            self.carry_out(gateway, &commands, &planned, term).await?;
+        let (mut failures, (mut now, mut digest)) = self.carry_out(gateway, commands, &planned, term).await?;
         // It may have been planned from a change half done, as of a link on its way out; and what a tunnel got whose
         // link could not be made is taken away again.
         let again = plan_after(&refused_now(&planned, &failures, &now), &task.want, &now);
         if again.has_news_since(&planned) {
             self.monitors.begin(gateway, task.want.links_of(&again.steps));
-            (failures, (now, digest)) = self.carry_out(gateway, &commands, &again, term).await?;
+            (failures, (now, digest)) = self.carry_out(gateway, commands, &again, term).await?;
             planned = again;
         }
         // The monitor speaks of our own changes too: it has to confirm that there was nothing else.
@@ -242,7 +240,7 @@ impl Vpc {
         self: &Arc<Self>,
         gateway: &GatewayName,
         task: &GatewayTask,
-        commands: &impl Datapath,
+        commands: &dyn Datapath,
         term: &Term,
     ) -> Result<Arc<Have>, Stop> {
         let pod = &task.pod;
@@ -300,12 +298,7 @@ impl Vpc {
 
     /// A listing of a pod, of which one may be known. The first of a term makes the gateway refuse what is still on
     /// its way from a former leader: this may be all that the new one has to do here.
-    async fn look(
-        &self,
-        commands: &impl Datapath,
-        last: Option<Listed>,
-        term: &Term,
-    ) -> Result<Listed, Stop> {
+    async fn look(&self, commands: &dyn Datapath, last: Option<Listed>, term: &Term) -> Result<Listed, Stop> {
         let Some((have, digest)) = last else {
             still_leads(term)?;
             let applied = commands.apply(&Plan::default(), term.number()).await;
@@ -321,7 +314,7 @@ impl Vpc {
     async fn carry_out(
         &self,
         gateway: &GatewayName,
-        commands: &impl Datapath,
+        commands: &dyn Datapath,
         plan: &Plan,
         term: &Term,
     ) -> Result<(BTreeMap<usize, Trouble>, Listed), Stop> {

@@ -17,6 +17,7 @@ mod monitor;
 mod record;
 mod tunnel;
 mod watch;
+pub mod way;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -66,8 +67,7 @@ pub struct Vpc {
     looks: looks::Looks,
     /// When a gateway last ended a term of ours by having seen a newer one.
     superseded: Mutex<BTreeMap<GatewayName, Instant>>,
-    /// Execs that have said all and are about to end.
-    farewells: tokio_util::task::TaskTracker,
+    way: Arc<dyn way::Way>,
     coordinates: channel::Sender<Option<broker::Coordinates>>,
     broker: channel::Sender<Option<broker::Broker>>,
     /// Who we are, for whoever follows what is meant for us.
@@ -93,6 +93,12 @@ const IMPORTS_AT_ONCE: usize = 8;
 impl Vpc {
     /// A room without knowledge.
     pub fn new(options: Options, house: &House) -> Arc<Self> {
+        let way = way::PodWay::new(house.client.clone(), options.exec_timeout);
+        Self::by(Arc::new(way), options, house)
+    }
+
+    /// The same with another way into gateways.
+    pub fn by(way: Arc<dyn way::Way>, options: Options, house: &House) -> Arc<Self> {
         let duty = |name, workers| Duty { name, who: Who::Leader, workers };
         let duties = [
             duty("visits", options.visits),
@@ -110,7 +116,7 @@ impl Vpc {
             monitors: monitor::Monitors::default(),
             looks: looks::Looks::default(),
             superseded: Mutex::default(),
-            farewells: tokio_util::task::TaskTracker::new(),
+            way,
             coordinates: channel::Sender::new(None),
             broker: channel::Sender::new(None),
             ourselves: channel::Sender::new(None),

@@ -18,7 +18,6 @@ use causeway_core::{GatewayName, LinkName};
 use causeway_datapath::RunError;
 use causeway_datapath::vpc::{Digest, Heard, Monitor as Script, Traffic};
 use futures::StreamExt;
-use kube::api::AttachedProcess;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -27,7 +26,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::Vpc;
 use super::changes::Changes;
-use super::exec::PodExec;
+use super::way::Conversation;
 
 /// Changes come in bursts: an observation follows the first of them by this much.
 const DEBOUNCE: Duration = Duration::from_millis(20);
@@ -209,13 +208,13 @@ impl Vpc {
             return Ok(());
         }
         let limit = self.options.exec_timeout;
-        let opened = PodExec::new(self, pod).start(&Script::argv(), false).await;
+        let opened = self.way.monitor(pod).await;
         self.metrics.count_exec("monitor", &opened);
         let (alive, mut is_alive) = watch::channel(false);
         let (questions, asked) = mpsc::channel(1);
         let number = self.monitors.change(gateway);
         let (changed, announced) = watch::channel(Announcement { number, ..Announcement::default() });
-        let (process, lines, closed) =
+        let (conversation, lines, closed) =
             (opened?, Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         // Nobody has listened since the last one ended.
         self.looks.outdate(gateway);
@@ -235,7 +234,7 @@ impl Vpc {
         };
         let task = tokio::spawn(async move {
             let start = Instant::now();
-            session.follow(process, asked).await;
+            session.follow(conversation, asked).await;
             if session.ending.began {
                 tokio::time::sleep_until(start + SHORTEST_LIFE).await;
             }
@@ -293,9 +292,9 @@ struct Session {
 
 impl Session {
     /// Reads lines until the monitor ends or falls silent; a burst of them becomes one visit.
-    async fn follow(&mut self, mut process: AttachedProcess, mut asked: mpsc::Receiver<Question>) {
-        // The command ends when its stdin does: hold it.
-        let (Some(mut stdin), Some(stdout)) = (process.stdin(), process.stdout()) else { return };
+    async fn follow(&mut self, conversation: Conversation, mut asked: mpsc::Receiver<Question>) {
+        // The command ends when its input does: hold it.
+        let Conversation { input: mut stdin, output: stdout, life: _life } = conversation;
         let mut change = self.announced.borrow_and_update().number;
         if stdin.write_all(&Script::input(self.interval, change, self.pace)).await.is_err() {
             return;
@@ -309,7 +308,8 @@ impl Session {
         let mut told = Instant::now();
         loop {
             let line = tokio::select! {
-                line = timeout_at(due.unwrap_or(silence.min(unheard)), lines.next()) => line,
+                // What we have to say comes first: there is little of it, however much the gateway says.
+                biased;
                 Ok(()) = self.announced.changed() => {
                     let said = self.announced.borrow_and_update().news_since(change);
                     let Some((number, said)) = said else { continue };
@@ -326,6 +326,7 @@ impl Session {
                     }
                     continue;
                 }
+                line = timeout_at(due.unwrap_or(silence.min(unheard)), lines.next()) => line,
             };
             let heard = match line {
                 Ok(Some(Ok(line))) => Heard::of(&line),

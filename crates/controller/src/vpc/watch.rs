@@ -119,6 +119,7 @@ async fn per_prefix<F: Future<Output = ()>>(room: &Vpc, follow: impl Fn(String) 
             return;
         };
         tokio::select! {
+            biased;
             () = follow(prefix.unwrap_or_default()) => {}
             _ = prefixes.changed() => {}
         }
@@ -228,6 +229,7 @@ async fn follow_nodes(feed: Feed<Vpc>, watch: Watch<Node>, grace: Duration, cloc
         }
     };
     tokio::select! {
+        biased;
         () = follow => {}
         () = expire => {}
     }

@@ -1,11 +1,10 @@
 //! A gateway in memory, for tests that are about the loop and not about Linux.
 
-use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use causeway_core::vpc::{Have, Plan, model};
+use causeway_core::vpc::{Action, Have, Plan, model};
 
 use super::{Applied, Datapath, Digest, Listing, Looked, StepError};
 use crate::Trouble;
@@ -52,6 +51,28 @@ impl Memory {
         self.lock().term
     }
 
+    /// What an observer sees.
+    pub fn listing(&self) -> Listing {
+        self.lock().listing()
+    }
+
+    /// Takes note of a term, or refuses an older one than it was given before.
+    pub fn admit(&self, term: Option<u64>) -> Result<(), Trouble> {
+        let mut inner = self.lock();
+        if let (Some(term), Some(by)) = (term, inner.term)
+            && term < by
+        {
+            return Err(Trouble::Superseded { by });
+        }
+        inner.term = inner.term.max(term);
+        Ok(())
+    }
+
+    /// Does one step of a plan.
+    pub fn step(&self, action: &Action) -> Result<(), StepError> {
+        model::apply(&mut self.lock().have, action).map_err(StepError::Refused)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Every change is one call that leaves a whole value, so a panic elsewhere spoils nothing.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -61,32 +82,23 @@ impl Memory {
 #[async_trait]
 impl Datapath for Memory {
     async fn observe(&self, known: Option<&Digest>) -> Result<Looked, Trouble> {
-        let listing = self.lock().listing();
+        let listing = self.listing();
         let is_known = known.is_some() && known == listing.digest.as_ref();
         Ok(if is_known { Looked::Same } else { Looked::Listed(listing) })
     }
 
     async fn apply(&self, plan: &Plan, term: Option<u64>) -> Result<Applied, Trouble> {
-        let mut inner = self.lock();
-        if let (Some(term), Some(by)) = (term, inner.term)
-            && term < by
-        {
-            return Err(Trouble::Superseded { by });
-        }
-        inner.term = inner.term.max(term);
-        let mut failures = BTreeMap::new();
-        for (index, step) in plan.steps.iter().enumerate() {
-            if let Err(why) = model::apply(&mut inner.have, &step.action) {
-                failures.insert(index, StepError::Refused(why));
-            }
-        }
-        Ok(Applied { listing: inner.listing(), failures })
+        self.admit(term)?;
+        let failures = plan.steps.iter().enumerate();
+        let failures =
+            failures.filter_map(|(index, step)| Some((index, self.step(&step.action).err()?))).collect();
+        Ok(Applied { listing: self.listing(), failures })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use causeway_core::vpc::{Action, Step};
+    use causeway_core::vpc::Step;
 
     use super::*;
 
