@@ -36,7 +36,10 @@ fn about(reason: &str) -> (Hop, &'static str) {
             (Hop::Object, "change or delete one of the two tunnels")
         }
         "NamespaceNotAllowed" => (Hop::Object, "add the namespace to the Vpc, or move the tunnel"),
-        "NotYetSupported" => (Hop::Object, "use clusterId, gatewayName and natGwDp"),
+        "VpcWithoutGateway" => (
+            Hop::Gateway,
+            "see why no gateway of the VPC is ready: kubectl get vpc-nat-gw, kubectl get pods -n kube-system -l ovn.kubernetes.io/vpc-nat-gw=true",
+        ),
         _ => (Hop::Object, "correct the object as the message says"),
     }
 }

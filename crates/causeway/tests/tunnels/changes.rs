@@ -161,9 +161,15 @@ async fn a_tunnel_replaced_by_force_or_turned_into_the_other_form_leaves_nothing
         "remoteCluster": "cluster2", "remoteVpc": "test-vpc-1", "localVpc": "test-vpc-1",
     });
     one.patch_spec("vx0", by_vpc).await;
-    one.down("vx0", "NotYetSupported").await;
-    one.is_clean("gw1").await;
+    one.until("it stands by on the other gateway", PATIENCE, async || {
+        let marked = one.marked("gw2").await;
+        if marked.contains(&"link \"vx0\"".into()) { Ok(()) } else { Err(format!("{marked:?}")) }
+    })
+    .await;
+    one.built("vx0").await;
     one.delete("vx0").await;
+    one.is_clean("gw1").await;
+    one.is_clean("gw2").await;
 }
 
 #[tokio::test]

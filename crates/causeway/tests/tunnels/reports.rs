@@ -106,7 +106,7 @@ pub(super) async fn set_routes(cluster: &Cluster, routes: &str) {
 }
 
 #[tokio::test]
-async fn a_tunnel_by_vpc_says_that_this_form_is_still_to_come() {
+async fn a_tunnel_by_vpc_says_which_vpc_has_no_gateway() {
     let sandbox = Sandbox::bare().await;
     let one = sandbox.cluster(1).await;
     let manifest = json!({
@@ -114,12 +114,12 @@ async fn a_tunnel_by_vpc_says_that_this_form_is_still_to_come() {
         "metadata": {"name": "byvpc", "namespace": NS},
         "spec": {
             "interfaceAddr": "10.100.0.1/24", "remoteCluster": "cluster2",
-            "remoteVpc": "test-vpc-1", "localVpc": "test-vpc-1",
+            "remoteVpc": "test-vpc-1", "localVpc": "no-such-vpc",
         },
     });
     one.apply(&manifest.to_string()).await.ok();
-    let sentence = one.down("byvpc", "NotYetSupported").await;
-    assert!(sentence.contains("clusterId, gatewayName and natGwDp"), "{sentence}");
+    let sentence = one.down("byvpc", "VpcWithoutGateway").await;
+    assert!(sentence.contains("VPC no-such-vpc has no gateway that is ready"), "{sentence}");
     one.kubectl(&["delete", "vnt", "-n", NS, "byvpc", "--timeout=60s"]).await.ok();
 }
 
@@ -136,7 +136,7 @@ async fn every_ready_gateway_has_a_record_at_home_at_the_broker_and_in_the_other
     let sandbox = Sandbox::bare().await;
     let broker = sandbox.broker().await;
     let copies = broker.records("submariner-k8s-broker").list(&ListParams::default()).await.expect("copies");
-    assert_eq!(copies.items.len(), 4);
+    assert_eq!(copies.items.len(), 6, "of each cluster two gateways and the VPC");
     for (home, away, octet) in [(1, 2, 0), (2, 1, 1)] {
         let (here, there) = (sandbox.cluster(home).await, sandbox.cluster(away).await);
         for (gateway, host) in [("gw1", 1), ("gw2", 2)] {
@@ -159,6 +159,12 @@ async fn every_ready_gateway_has_a_record_at_home_at_the_broker_and_in_the_other
             assert_eq!(copy.spec.global_net_cidr.as_deref(), Some(&*range), "the other spelling");
             let import = there.records("kube-system").get(&name).await.expect("the import");
             assert_eq!(facts(&import), (name, Some(&*address), Some(&*range), labels));
+        }
+        let name = format!("test-vpc-1.{}", here.name);
+        for cluster in [&here, &there] {
+            let record = cluster.records("kube-system").get(&name).await.expect("the VPC's record");
+            assert_eq!(record.spec.externalip, Some(format!("172.50.16.{home}1")), "its main gateway's");
+            assert_eq!(record.labels().get("localGateway").map(String::as_str), Some("gw1"));
         }
     }
 }

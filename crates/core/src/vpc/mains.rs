@@ -188,13 +188,13 @@ impl Extent {
     fn of(state: &State, vpc: &str) -> Self {
         let main = state.main(vpc);
         let is_followed =
-            main.is_some_and(|main| !main.hands_off) && state.tunnels.from_vpc(vpc).next().is_some();
+            main.is_some_and(|main| !main.hands_off) && state.tunnels.of_vpc(vpc).next().is_some();
         let range = |gateway: &GatewayName, key| {
             let verdict = state.admission(gateway)?.of(key)?;
             Some(verdict.ok()?.remote_range)
         };
         let of_main = |main: &Main| {
-            let tunnels = state.tunnels.from_vpc(vpc);
+            let tunnels = state.tunnels.of_vpc(vpc);
             tunnels.filter_map(|key| range(&main.gateway, key)).collect::<Vec<_>>()
         };
         let mut pinned = Vec::new();
@@ -239,7 +239,7 @@ impl State {
             recorded: record.and_then(|record| record.gateway.as_ref()),
             wished: wish.filter(|_| obstacle.is_none()).map(|wish| &wish.to),
             routed: names.iter().copied().filter(is_routed).collect(),
-            followed: self.tunnels.from_vpc(vpc).next().is_some(),
+            followed: self.tunnels.of_vpc(vpc).next().is_some(),
             gateways,
         };
         let gateway = elect(&field)?.clone();
@@ -281,7 +281,7 @@ impl State {
             return Some(format!("gateway {name} is not ready"));
         }
         let built = |key| self.is_built(name, key);
-        let missing = self.tunnels.from_vpc(vpc).find(|key| !built(key))?;
+        let missing = self.tunnels.of_vpc(vpc).find(|key| !built(key))?;
         Some(format!("gateway {name} does not hold tunnel {missing} yet"))
     }
 }

@@ -66,7 +66,7 @@ impl Tunnels {
     }
 
     /// The tunnels from a VPC of ours.
-    pub(super) fn from_vpc(&self, vpc: &str) -> impl Iterator<Item = &ObjectKey> {
+    pub(super) fn of_vpc(&self, vpc: &str) -> impl Iterator<Item = &ObjectKey> {
         self.by_vpc.of(vpc)
     }
 

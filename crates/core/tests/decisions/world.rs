@@ -195,7 +195,7 @@ impl World {
         match &step {
             Step::Nothing => {}
             Step::Record(RecordTask::Create(object) | RecordTask::Update { object, .. }) => {
-                self.take_in(object)
+                self.take_in(object);
             }
             Step::Record(RecordTask::Delete(key, _)) => self.forget_record(&key.to_string()),
             Step::Record(RecordTask::Nothing) => unreachable!("nothing is no record"),

@@ -63,7 +63,7 @@ impl State {
             |gateway: &Option<Gateway>| gateway.as_ref().map(|it| (it.pod.clone(), it.located.clone()));
         if build(&old) != build(&new) || vpc(&old) != vpc(&new) {
             touched.extend(self.on(name).cloned().map(Scope::Tunnel));
-            let left = vpc(&old).into_iter().flat_map(|vpc| self.tunnels.from_vpc(vpc));
+            let left = vpc(&old).into_iter().flat_map(|vpc| self.tunnels.of_vpc(vpc));
             touched.extend(left.cloned().map(Scope::Tunnel));
         }
         touched.extend(self.elect_each(vpcs));

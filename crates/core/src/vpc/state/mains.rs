@@ -18,7 +18,7 @@ impl State {
 
     /// The tunnels that a gateway carries or stands by for.
     pub(in crate::vpc) fn on(&self, gateway: &GatewayName) -> impl Iterator<Item = &ObjectKey> {
-        let by_vpc = self.gateways.vpc_of(gateway).into_iter().flat_map(|vpc| self.tunnels.from_vpc(vpc));
+        let by_vpc = self.gateways.vpc_of(gateway).into_iter().flat_map(|vpc| self.tunnels.of_vpc(vpc));
         self.tunnels.naming(gateway).chain(by_vpc)
     }
 
@@ -78,13 +78,13 @@ impl State {
         fn part(main: &Option<Main>) -> Option<(&GatewayName, &BTreeSet<GatewayName>)> {
             main.as_ref().map(|main| (&main.gateway, &main.carrying))
         }
-        touched.extend(self.tunnels.from_vpc(vpc).cloned().map(Scope::Tunnel));
+        touched.extend(self.tunnels.of_vpc(vpc).cloned().map(Scope::Tunnel));
         if part(&old) != part(&new) {
             for name in self.gateways.of_vpc(vpc).cloned().collect::<Vec<_>>() {
                 self.admit_whole(&name);
                 touched.insert(Scope::Gateway(name));
             }
-            touched.extend(self.tunnels.from_vpc(vpc).filter_map(|key| self.own_end(key)));
+            touched.extend(self.tunnels.of_vpc(vpc).filter_map(|key| self.own_end(key)));
         }
         touched
     }
