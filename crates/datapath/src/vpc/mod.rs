@@ -5,6 +5,7 @@
 //! apply:   Plan, term ─▶ stdin ─▶ constant script ─▶ sections ─▶ which steps failed, and Have
 //! examine: a tunnel's values ─▶ constant script ─▶ sections ─▶ who answered what
 //! monitor: a number, or time ─▶ constant script ─▶ changes, and digests of what is there
+//! watch:   other gateways' addresses ─▶ constant script ─▶ which of them fell silent, or is back
 //! ```
 //!
 //! The planner in `core` decides; a [`Datapath`] carries out and reports what the gateway then holds. What goes to
@@ -19,6 +20,7 @@ mod order_tests;
 mod outcome;
 mod parse;
 mod render;
+mod watch;
 
 use std::collections::BTreeMap;
 
@@ -29,6 +31,7 @@ pub use self::commands::Commands;
 pub use self::examine::{Answers, Beyond, Echo, Question};
 pub use self::memory::Memory;
 pub use self::monitor::{Heard, Monitor, Traffic};
+pub use self::watch::{Watch, Watched, Word};
 use crate::Trouble;
 
 /// A gateway's network namespace, wherever it is.
