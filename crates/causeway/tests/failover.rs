@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use support::Sandbox;
 use support::packets::RATE;
 use support::{Cluster, PATIENCE, gateway_pod};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 
 const VPC: &str = "test-vpc-1";
 const TUNNEL: &str = "demo";
@@ -160,6 +161,32 @@ async fn a_switch_on_purpose_loses_no_packet() {
     one.reaches(SERVER).await;
     let counts = (streams.0.end().await, streams.1.end().await);
     assert_eq!((counts.0.lost(), counts.1.lost()), (0, 0), "{counts:?}");
+}
+
+#[tokio::test]
+async fn a_connection_lives_on_through_a_switch_on_purpose() {
+    let (_sandbox, one, _two) = joined().await;
+    one.comes_to_reach(SERVER).await;
+    let script = format!(
+        "exec 3<>/dev/tcp/{SERVER}/7; while read -r line; do echo \"$line\" >&3; read -r -t 20 back <&3; echo \"$back\"; done"
+    );
+    let mut process = one.start("ns1", "client", &["bash", "-c", &script]).await;
+    let mut input = process.stdin().expect("stdin");
+    let mut lines = tokio::io::BufReader::new(process.stdout().expect("stdout")).lines();
+    let mut says = async |text: &str| {
+        input.write_all(format!("{text}\n").as_bytes()).await.expect("it runs");
+        tokio::time::timeout(PATIENCE, lines.next_line()).await.ok().and_then(Result::ok).flatten()
+    };
+    assert_eq!(says("before").await.as_deref(), Some("before"));
+    one.annotate_vpc("causeway/switch-to", "gw2").await;
+    one.led_to("gw2", "10.0.1.253").await;
+    one.stands_by("gw1").await;
+    assert_eq!(
+        says("after").await.as_deref(),
+        Some("after"),
+        "through the other gateway, on the same connection"
+    );
+    assert!(one.sent_by("gw2").await > 0);
 }
 
 #[tokio::test]

@@ -8,9 +8,10 @@
 # few times a second to both addresses, and over each link to whoever is always there: the router, and the underlay's gateway.
 # By echoes and not by ARP, because OVN answers ARP for a port whose node is dead.
 #
-# A gateway is lost when one of its links is silent so many times in a row. A link counts once it has answered; and nothing
-# counts while we do not reach those that are always there, for then it may be us. It is back when all its links have answered
-# twice as often in a row.
+# A gateway is lost when one of its links is silent so many times in a row. A link counts once it has answered; and no silence
+# counts while we do not reach those that are always there, for then it may be us: after two such misses all counting begins
+# anew, since whoever comes back does not hear everybody at the same moment. It is back when all its links have answered twice as
+# often in a row.
 every=0.1
 misses=5
 says() {
@@ -39,8 +40,12 @@ listen() {
   while read -r who sign; do
     if [[ $sign == + ]]; then
       seen[$who]=1 missed[$who]=0 streak[$who]=$((${streak[$who]-0} + 1))
+    elif [[ $who == [ru] ]]; then
+      missed[$who]=$((${missed[$who]-0} + 1))
+      [[ ${missed[$who]} -lt 2 ]] || missed[e]=0 missed[n]=0
     else
-      missed[$who]=$((${missed[$who]-0} + 1)) streak[$who]=0
+      ! is_here || missed[$who]=$((${missed[$who]-0} + 1))
+      streak[$who]=0
     fi
     if [[ $lost ]]; then
       for link in e n; do
@@ -50,7 +55,7 @@ listen() {
       echo "causeway-watch $number back"
     else
       for link in e n; do
-        [[ ${seen[$link]-} && ${missed[$link]} -ge $misses ]] && is_here || continue
+        [[ ${seen[$link]-} && ${missed[$link]-0} -ge $misses ]] || continue
         lost=1
         echo "causeway-watch $number lost"
         break
