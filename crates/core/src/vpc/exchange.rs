@@ -117,6 +117,15 @@ impl Record {
         self.peer().map(Far::Gateway).or_else(|| self.of_vpc())
     }
 
+    /// All that it stands for. One without labels, as other operators write them, may be a gateway's or a VPC's: it is taken for
+    /// whichever is looked for.
+    pub(super) fn fars(&self) -> impl Iterator<Item = Far> {
+        let named_alike = self.vpc.as_deref() == self.gateway.as_ref().map(GatewayName::as_str);
+        let either = self.peer().filter(|_| named_alike);
+        let either = either.map(|peer| Far::Vpc { cluster: peer.cluster, vpc: peer.gateway.to_string() });
+        self.far().into_iter().chain(either)
+    }
+
     /// The VPC that it stands for, by its labels and its name.
     fn of_vpc(&self) -> Option<Far> {
         let (vpc, cluster) = (self.vpc.as_ref()?, self.cluster.as_ref()?);

@@ -283,3 +283,22 @@ fn a_deleted_tunnel_is_gone_when_both_gateways_were_seen_without_it() {
     world.visit("gw2");
     assert_eq!(world.finalizer("ns1/demo"), causeway_core::vpc::status::Finalizer::Remove);
 }
+
+#[test]
+fn a_record_without_labels_leads_to_a_vpc_of_that_name_too() {
+    let mut world = World::new();
+    world.vpc_tunnel("ns1/demo");
+    world.forget_record("kube-system/test-vpc-1.cluster2");
+    world.settle();
+    assert_eq!(world.reason("ns1/demo"), "PeerUnknown");
+    // As another operator writes it: nothing says whether the name is a gateway's or a VPC's.
+    world.record("cluster2/test-vpc-1", "172.50.16.29", "242.1.0.0/16");
+    world.change_record("kube-system/test--vpc--1-cluster2", |record| record.vpc = Some("test-vpc-1".into()));
+    world.settle();
+    world.visit("gw1");
+    assert_eq!(world.reason("ns1/demo"), "Up");
+    assert_eq!(
+        world.want("gw1").tunnels.values().next().expect("a tunnel").remote,
+        std::net::Ipv4Addr::new(172, 50, 16, 29)
+    );
+}
