@@ -23,11 +23,44 @@ pub struct Deployment {
     /// Whether its pods have a copy of the record: kube-ovn 1.12 gives them all that its Deployment is annotated with.
     pub has_copy: bool,
     /// The shell script of its init container `init-route`, if it has that container; or why there is no script.
-    pub script: Option<Result<String, String>>,
+    pub script: Option<Result<Script, String>>,
     /// The providers whose switch is the default subnet, by annotations of its pods.
     pub providers: BTreeSet<String>,
     /// Annotations of its pods with routes.
     pub routes: BTreeMap<String, Routes>,
+}
+
+/// The script of a container, among the words that it is started with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script {
+    /// Which of a container's two lists they are.
+    pub field: Field,
+    /// All of them.
+    pub words: Vec<String>,
+    /// Which one is the script.
+    pub at: usize,
+}
+
+/// A list of words that a container is started with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field {
+    /// `command`.
+    Command,
+    /// `args`.
+    Args,
+}
+
+impl Script {
+    /// The script itself.
+    pub fn text(&self) -> &str {
+        self.words.get(self.at).map_or("", String::as_str)
+    }
+
+    /// All words with another script.
+    pub fn with(&self, text: &str) -> Vec<String> {
+        let other = |(at, word): (usize, &String)| if at == self.at { text.to_owned() } else { word.clone() };
+        self.words.iter().enumerate().map(other).collect()
+    }
 }
 
 /// What a Deployment should hold of ours.
@@ -189,7 +222,8 @@ impl Texts {
             Routes::List { text, .. } => Some((key.clone(), Some(text.clone()))),
             Routes::Unreadable(_) => None,
         });
-        Self { script: have.script.clone().and_then(Result::ok), routes: routes.collect() }
+        let script = have.script.as_ref().and_then(|script| script.as_ref().ok());
+        Self { script: script.map(|it| it.text().to_owned()), routes: routes.collect() }
     }
 
     /// Takes away what a record speaks of; whether it stood there.

@@ -12,7 +12,7 @@ use super::deployment::Deployment;
 use super::forward::Forward;
 use super::vpc_dns::{VpcDns, of_deployment};
 use crate::names::ObjectKey;
-use crate::room::{self, Change};
+use crate::room::{self, Change, is_later};
 
 /// What was seen.
 #[derive(Debug, Clone)]
@@ -33,6 +33,8 @@ pub enum Event {
     Provider(Option<String>),
     /// How a write went, or why it does not stay.
     Tried(Scope, Option<Trouble>),
+    /// We do not lead any more: how our writes went says nothing of those to come.
+    TermEnded,
 }
 
 /// What a worker is sent to reconcile.
@@ -145,19 +147,18 @@ impl room::State for State {
             Event::Forwards(change) => self.noting_wants(|state| state.take_forwards(change)),
             Event::VpcDnses(change) => self.noting_wants(|state| state.take_dnses(change)),
             Event::Deployments(change) => {
+                if let Change::Put(name, now) = &change
+                    && self
+                        .deployments
+                        .get(name)
+                        .is_some_and(|known| is_late(&now.resource_version, &known.resource_version))
+                {
+                    return BTreeSet::new();
+                }
                 let differences = change.carry_out(&mut self.deployments);
                 differences.into_iter().flat_map(|(name, ..)| self.around(&Scope::Deployment(name))).collect()
             }
-            Event::Corefile(name, sight) => {
-                let before = self.corefiles.insert(name.clone(), sight.clone());
-                if before.as_ref() == Some(&sight) {
-                    return BTreeSet::new();
-                }
-                if sight == Sight::Unseen {
-                    self.corefiles.remove(&name);
-                }
-                self.around(&Scope::Corefile(name))
-            }
+            Event::Corefile(name, sight) => self.take_corefile(name, sight),
             Event::KubeDns(address) => self.replace(|state| &mut state.kube_dns, address),
             Event::Gateway(address) => self.replace(|state| &mut state.gateway, address),
             Event::Provider(provider) => self.replace(|state| &mut state.provider, provider),
@@ -168,6 +169,10 @@ impl room::State for State {
                 };
                 if before == trouble { BTreeSet::new() } else { self.statuses_around(&scope) }
             }
+            Event::TermEnded => {
+                let troubles = std::mem::take(&mut self.troubles);
+                troubles.keys().flat_map(|scope| self.statuses_around(scope)).collect()
+            }
         }
     }
 
@@ -177,6 +182,11 @@ impl room::State for State {
         let deployments = self.deployments.keys().cloned().map(Scope::Deployment);
         forwards.chain(corefiles).chain(deployments).chain([Scope::Follow]).collect()
     }
+}
+
+/// Whether news of an object are of an earlier version than the one that a write's answer brought.
+fn is_late(news: &str, known: &str) -> bool {
+    is_later(known, news)
 }
 
 impl State {

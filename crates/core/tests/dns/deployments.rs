@@ -7,7 +7,7 @@ use causeway_core::dns::command::{self, statement};
 use causeway_core::dns::deployment::{Inherited, Obstacle, Plan, Want, plan};
 use proptest::prelude::*;
 
-use crate::world::{GATEWAY, SERVER, after, route, with_list, with_script};
+use crate::world::{GATEWAY, SERVER, after, route, script as script_of, with_list, with_script};
 
 /// What kube-ovn 1.12 makes, as people know it.
 const ROW: &str = "ip -4 route add 10.96.0.1 via 10.244.0.1 dev net1;ip -4 route add 218.2.2.2 via 10.244.0.1 dev net1;ip -4 route add 114.114.114.114 via 10.244.0.1 dev net1;";
@@ -26,8 +26,8 @@ const THEIRS: Plan = Plan { edit: None, obstacle: None, is_theirs: true };
 fn a_row_of_commands_gets_ours_at_its_end_once_and_loses_it_again() {
     let before = with_script(ROW);
     let with = after(&before, want());
-    let script = with.script.clone().expect("a container").expect("a script");
-    assert_eq!(script, format!("{ROW}ip -4 route add 10.96.0.10 via 10.244.0.1 dev net1;"));
+    let now = script_of(&with);
+    assert_eq!(now, format!("{ROW}ip -4 route add 10.96.0.10 via 10.244.0.1 dev net1;"));
     assert_eq!(plan(&with, want(), None), NOTHING);
     assert_eq!(after(&with, Want::Nothing), before);
 }
@@ -45,14 +45,14 @@ fn any_other_script_gets_ours_in_front_where_nothing_swallows_it() {
     ];
     for script in scripts {
         let with = after(&with_script(script), want());
-        let now = with.script.clone().expect("a container").expect("a script");
+        let now = script_of(&with);
         assert_eq!(now, format!("{}{script}", statement(route())));
         assert_eq!(after(&with, Want::Nothing), with_script(script));
     }
     let plain = ["", " \n", "ip route add ${KUBERNETES_SERVICE_HOST} via 10.244.0.1 dev net1;\n"];
     for script in plain {
         let with = after(&with_script(script), want());
-        assert_eq!(with.script, Some(Ok(format!("{script}{}", statement(route())))));
+        assert_eq!(script_of(&with), format!("{script}{}", statement(route())));
     }
 }
 
@@ -168,7 +168,7 @@ fn what_kube_ovn_made_anew_gets_its_route_back_whatever_became_of_the_record() {
     let (before, with) = (with_script(ROW), after(&with_script(ROW), want()));
     // Everything as it was, and the record still there; or in its pods; or gone with the rest.
     let mut kept = with.clone();
-    kept.script = Some(Ok(ROW.into()));
+    kept.script = with_script(ROW).script;
     let mut copied = before.clone();
     copied.has_copy = true;
     for anew in [kept, copied, before.clone()] {
@@ -186,16 +186,16 @@ fn what_kube_ovn_made_anew_gets_its_route_back_whatever_became_of_the_record() {
 fn a_route_of_kube_ovns_own_is_not_taken_for_ours_though_the_record_speaks_of_one() {
     let mut anew = after(&with_script(ROW), want());
     let own = format!("ip -4 route add 10.96.0.2 via 10.244.0.1 dev net1;{}", statement(route()));
-    anew.script = Some(Ok(own.clone()));
+    anew.script = with_script(&own).script;
     assert_eq!(after(&anew, Want::Nothing), with_script(&own), "the record goes, the route stays");
 }
 
 #[test]
 fn what_others_write_around_ours_stays_when_ours_goes() {
     let with = after(&with_script(ROW), want());
-    let script = with.script.clone().expect("a container").expect("a script");
+    let now = script_of(&with);
     let mut edited = with.clone();
-    edited.script = Some(Ok(format!("set -x;{script}sleep 1")));
+    edited.script = with_script(&format!("set -x;{now}sleep 1")).script;
     assert_eq!(plan(&edited, want(), None), NOTHING);
     assert_eq!(after(&edited, Want::Nothing), with_script(&format!("set -x;{ROW}sleep 1")));
 
@@ -325,7 +325,7 @@ proptest! {
     fn no_script_has_a_second_way_to_an_address(script in any_script(), inherited: bool) {
         let inherited = if inherited { Inherited::Ours } else { Inherited::Theirs };
         let now = after(&with_script(&script), Want::Route(route(), inherited));
-        let text = now.script.expect("a container").expect("a script");
+        let text = script_of(&now);
         let own = statement(route());
         if text != script {
             prop_assert_eq!(command::find(&text.replacen(&own, "", 1), SERVER), None, "{:?}", text);

@@ -126,6 +126,7 @@ fn any_other() -> impl Strategy<Value = Event> {
             Scope::Corefile("mine".into()),
             it.then(|| Trouble::Refused("no".into()))
         )),
+        Just(Event::TermEnded),
         Just(Event::Forwards(Change::Reset(BTreeMap::new()))),
         Just(Event::VpcDnses(Change::Reset(BTreeMap::new()))),
         (0_usize..3).prop_map(|who| Event::Forwards(Change::Gone(key(["f", "g", "h"][who])))),

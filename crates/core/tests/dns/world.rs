@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use causeway_core::ObjectKey;
 use causeway_core::dns::annotation::{Entry, Routes};
-use causeway_core::dns::deployment::{Edit, Want, plan};
+use causeway_core::dns::deployment::{Edit, Field, Script, Want, plan};
 use causeway_core::dns::forward::FINALIZER;
 use causeway_core::dns::status::{self, Finalizer, Task};
 use causeway_core::dns::vpc_dns::COREFILE;
@@ -26,11 +26,9 @@ pub(crate) fn route() -> Route {
 
 /// A Deployment of kube-ovn up to 1.12.
 pub(crate) fn with_script(script: &str) -> Deployment {
-    Deployment {
-        script: Some(Ok(script.into())),
-        providers: [PROVIDER.into()].into(),
-        ..Deployment::default()
-    }
+    let words = ["sh", "-c", script].map(str::to_owned).to_vec();
+    let script = Some(Ok(Script { field: Field::Command, words, at: 2 }));
+    Deployment { script, providers: [PROVIDER.into()].into(), ..Deployment::default() }
 }
 
 /// One of kube-ovn from 1.13 on.
@@ -65,8 +63,8 @@ pub(crate) fn after(before: &Deployment, want: Want) -> Deployment {
 }
 
 fn carry_out(deployment: &mut Deployment, edit: Edit) {
-    if let Some(script) = edit.script {
-        deployment.script = Some(Ok(script));
+    if let (Some(text), Some(Ok(script))) = (edit.script, &mut deployment.script) {
+        script.words = script.with(&text);
     }
     for (key, text) in edit.annotations {
         match text {
@@ -322,6 +320,11 @@ impl World {
     }
 
     pub(crate) fn script(&self, name: &str) -> String {
-        self.deployments[name].script.clone().expect("a container").expect("a script")
+        script(&self.deployments[name])
     }
+}
+
+/// The script of a Deployment.
+pub(crate) fn script(deployment: &Deployment) -> String {
+    deployment.script.as_ref().expect("a container").as_ref().expect("a script").text().to_owned()
 }

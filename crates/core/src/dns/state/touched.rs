@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::corefile;
+use super::super::corefile::{self, Corefile};
 use super::super::forward::Forward;
 use super::super::vpc_dns::{VpcDns, deployment_of};
-use super::{Scope, State};
+use super::{Scope, Sight, State, is_late};
 use crate::names::ObjectKey;
 use crate::room::{self, Change};
 
@@ -86,6 +86,23 @@ impl State {
             touched.extend(room::State::everything(self));
         }
         touched
+    }
+
+    pub(super) fn take_corefile(&mut self, name: String, sight: Sight<Corefile>) -> BTreeSet<Scope> {
+        let known = self.corefiles.get(&name).unwrap_or(&Sight::Unseen);
+        if let (Sight::Seen(Some(now)), Sight::Seen(Some(known))) = (&sight, known)
+            && is_late(&now.resource_version, &known.resource_version)
+        {
+            return BTreeSet::new();
+        }
+        if *known == sight {
+            return BTreeSet::new();
+        }
+        match sight {
+            Sight::Unseen => drop(self.corefiles.remove(&name)),
+            sight => drop(self.corefiles.insert(name.clone(), sight)),
+        }
+        self.around(&Scope::Corefile(name))
     }
 
     pub(super) fn take_dnses(&mut self, change: Change<String, VpcDns>) -> BTreeSet<Scope> {
