@@ -6,8 +6,16 @@ use super::super::corefile;
 use super::super::deployment::{self, Inherited};
 use super::super::forward::Forward;
 use super::super::route::Route;
-use super::super::vpc_dns::{COREFILE, of_deployment};
+use super::super::vpc_dns::{COREFILE, VpcDns, of_deployment};
 use super::{Sight, State};
+
+/// Whether a DNS server answers where it should forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Serves {
+    Surely,
+    Perhaps,
+    Not,
+}
 
 impl State {
     /// What a Deployment should hold.
@@ -20,18 +28,12 @@ impl State {
             return if self.is_anything_wanted() { Want::AsItIs } else { Want::Nothing };
         };
         let Some(dns) = of_deployment(name).and_then(|name| dnses.get(name)) else { return Want::Nothing };
-        if !self.is_wanted(&dns.vpc) {
-            return Want::Nothing;
-        }
-        let is_active = |name: &String| dnses.get(name).is_some_and(|dns| dns.active);
-        match (&self.kube_dns, &self.gateway) {
-            // kube-ovn calls one inactive when anything went wrong with it, and leaves it running.
-            _ if !dns.active && !self.dnses_of.get(&dns.vpc).into_iter().flatten().any(is_active) => {
-                Want::AsItIs
+        match (self.serves(dns), &self.kube_dns, &self.gateway) {
+            (Serves::Not, ..) => Want::Nothing,
+            (Serves::Perhaps, ..) | (_, Err(_), _) | (_, _, Err(_)) => Want::AsItIs,
+            (Serves::Surely, Ok(to), Ok(via)) => {
+                Want::Route(Route { to: *to, via: *via }, self.inherited(&dns.vpc))
             }
-            _ if !dns.active => Want::Nothing,
-            (Ok(to), Ok(via)) => Want::Route(Route { to: *to, via: *via }, self.inherited(&dns.vpc)),
-            (Err(_), _) | (_, Err(_)) => Want::AsItIs,
         }
     }
 
@@ -51,7 +53,7 @@ impl State {
             return if self.is_anything_wanted() { Want::AsItIs } else { Want::Nothing };
         };
         let users = self.users_of.get(name).into_iter().flatten().filter_map(|user| dnses.get(user));
-        let mut users = users.filter(|dns| self.is_wanted(&dns.vpc)).peekable();
+        let mut users = users.filter(|dns| self.serves(dns) != Serves::Not).peekable();
         if users.peek().is_none() {
             return Want::Nothing;
         }
@@ -85,6 +87,18 @@ impl State {
         });
         let told = self.forwards.values().flat_map(|forward| &forward.status.corefiles);
         named.map(|(name, _)| name).chain(told).filter(|name| *name != COREFILE).cloned().collect()
+    }
+
+    /// Whether a DNS server answers in a VPC that wants it to forward. kube-ovn calls one inactive when anything went wrong
+    /// with it, and leaves it running: only another that is active says that it serves no more.
+    fn serves(&self, dns: &VpcDns) -> Serves {
+        let others = self.dnses_of(&dns.vpc).unwrap_or_default();
+        match dns.active {
+            _ if !self.is_wanted(&dns.vpc) => Serves::Not,
+            true => Serves::Surely,
+            false if others.into_iter().any(|(_, other)| other.active) => Serves::Not,
+            false => Serves::Perhaps,
+        }
     }
 
     pub(super) fn is_anything_wanted(&self) -> bool {
