@@ -94,6 +94,13 @@ peers: ## Build flanneld and flannel's CNI plugin once, and run them beside caus
 	@$(TIMED) "build the test" cargo test -p causeway --test node_peers --no-run
 	@$(TIMED) "beside flannel" env -u KUBECONFIG cargo test -p causeway --test node_peers -- --ignored --nocapture
 
+.PHONY: dns
+dns: ## Build a CoreDNS once, and have it resolve a name of another cluster through a sandbox's tunnel.
+	@hack/setup.sh dns
+	@$(TIMED) "CoreDNS" hack/dns-build.sh
+	@$(TIMED) "build the test" cargo test -p causeway --test dns_query --no-run
+	@$(TIMED) "names of other clusters" env -u KUBECONFIG cargo test -p causeway --test dns_query -- --ignored --nocapture
+
 .PHONY: replicas
 replicas: ## Take the lead from one of two replicas in every way, ROUNDS=50 times each; 3 times with real leases.
 	@hack/setup.sh test

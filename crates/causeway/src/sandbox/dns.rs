@@ -73,7 +73,10 @@ fn objects() -> Vec<Value> {
             "spec": {"gateway": ROUTER, "provider": "ovn-nad.default.ovn", "vpc": "ovn-cluster"},
         }),
         config_map("vpc-dns-corefile", json!({"Corefile": COREFILE})),
-        config_map("vpc-dns-config", json!({"enable-vpc-dns": "true", "nad-provider": "ovn-nad.default.ovn"})),
+        config_map(
+            "vpc-dns-config",
+            json!({"enable-vpc-dns": "true", "nad-provider": "ovn-nad.default.ovn"}),
+        ),
         json!({
             "apiVersion": "kubeovn.io/v1", "kind": "VpcDns", "metadata": {"name": NAME},
             "spec": {"vpc": VPC, "subnet": SUBNET}, "status": {"active": true},

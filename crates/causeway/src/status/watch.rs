@@ -18,9 +18,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::known::{
-    Known, Name, Picture, Scope, forwards_of, networks_of, nodes_of, rules_of, tunnels_of,
-};
+use super::known::{Known, Name, Picture, Scope, forwards_of, networks_of, nodes_of, rules_of, tunnels_of};
 use super::view::{Document, Look};
 use super::{Output, forwards, networks, nodes, rules, tunnels};
 use crate::clusters::{Cluster, Trouble};
