@@ -11,14 +11,14 @@ NODE_IMG ?= causeway-node:latest
 NODE_NAMESPACE ?= kube-flannel
 NODE_OUT ?= deploy-node.yaml
 # What the controller does, as its --enable has it: each has its rights in deploy/<name>.yaml.
-ENABLE ?= vpc
+ENABLE ?= vpc,dns
 OUT ?= deploy.yaml
 # The property tests' inputs are the same in every run of `make test`, so that a red one is the change's doing;
 # `make explore` draws new ones.
 SEED ?= 20261117
 comma := ,
 ROOMS = $(subst $(comma), ,$(ENABLE))
-CRDS = $(if $(filter vpc,$(ROOMS)),deploy/crds.yaml) $(patsubst %,deploy/%-crds.yaml,$(filter rules networks,$(ROOMS)))
+CRDS = $(if $(filter vpc,$(ROOMS)),deploy/crds.yaml) $(patsubst %,deploy/%-crds.yaml,$(filter dns rules networks,$(ROOMS)))
 MANIFESTS = deploy/controller.yaml $(patsubst %,deploy/%.yaml,$(ROOMS)) $(if $(filter vpc,$(ROOMS)),deploy/submariner.yaml)
 
 .PHONY: help
@@ -94,6 +94,13 @@ peers: ## Build flanneld and flannel's CNI plugin once, and run them beside caus
 	@$(TIMED) "build the test" cargo test -p causeway --test node_peers --no-run
 	@$(TIMED) "beside flannel" env -u KUBECONFIG cargo test -p causeway --test node_peers -- --ignored --nocapture
 
+.PHONY: dns
+dns: ## Build a CoreDNS once, and have it resolve a name of another cluster through a sandbox's tunnel.
+	@hack/setup.sh dns
+	@$(TIMED) "CoreDNS" hack/dns-build.sh
+	@$(TIMED) "build the test" cargo test -p causeway --test dns_query --no-run
+	@$(TIMED) "names of other clusters" env -u KUBECONFIG cargo test -p causeway --test dns_query -- --ignored --nocapture
+
 .PHONY: replicas
 replicas: ## Take the lead from one of two replicas in every way, ROUNDS=50 times each; 3 times with real leases.
 	@hack/setup.sh test
@@ -119,10 +126,10 @@ real-down: ## Stop what real-up started.
 	@hack/control-plane.sh down .cache/real
 
 .PHONY: manifests
-manifests: ## Write deploy/crds.yaml, deploy/rules-crds.yaml and deploy/networks-crds.yaml from the types.
-	@cargo run -q -p causeway --no-default-features -- crds > deploy/crds.yaml.new
+manifests: ## Write deploy/crds.yaml and deploy/{dns,rules,networks}-crds.yaml from the types.
+	@cargo run -q -p causeway --no-default-features -- crds --enable vpc > deploy/crds.yaml.new
 	@mv deploy/crds.yaml.new deploy/crds.yaml
-	@for room in rules networks; do \
+	@for room in dns rules networks; do \
 	  cargo run -q -p causeway --no-default-features -- crds --enable $$room > deploy/$$room-crds.yaml.new; \
 	  mv deploy/$$room-crds.yaml.new deploy/$$room-crds.yaml; \
 	done
@@ -131,7 +138,7 @@ manifests: ## Write deploy/crds.yaml, deploy/rules-crds.yaml and deploy/networks
 deploy: ## Write deploy.yaml: everything that a cluster needs, with image IMG and the rights of what ENABLE lists.
 	@[[ "$(ENABLE)" =~ ^[a-z]+(,[a-z]+)*$$ ]] || { echo "ENABLE='$(ENABLE)': a list such as vpc is expected" >&2; exit 1; }
 	@for part in $(MANIFESTS); do [[ -f $$part ]] || { echo "ENABLE=$(ENABLE): there is no $$part" >&2; exit 1; }; done
-	@for part in $(CRDS) $(MANIFESTS); do echo '---'; sed 's|image: causeway:latest|image: $(IMG)|; s|--enable=vpc|--enable=$(ENABLE)|' $$part; done > $(OUT)
+	@for part in $(CRDS) $(MANIFESTS); do echo '---'; sed 's|image: causeway:latest|image: $(IMG)|; s|--enable=vpc,dns|--enable=$(ENABLE)|' $$part; done > $(OUT)
 	@echo "$(OUT) written; kubectl apply -f $(OUT)"
 
 .PHONY: deploy-node
@@ -155,13 +162,13 @@ docker-push: ## Push IMG and NODE_IMG.
 	docker push $(NODE_IMG)
 
 .PHONY: install
-install: ## Install the definitions into the cluster of your kubeconfig (ENABLE=vpc,rules,networks: all of them).
+install: ## Install the definitions into the cluster of your kubeconfig (ENABLE=vpc,dns,rules,networks: all of them).
 	kubectl apply $(patsubst %,-f %,$(CRDS))
 
 .PHONY: uninstall
-uninstall: ## Delete every tunnel and network, wait until gateways and the cloud are clean, then remove the definitions (WAIT=120 FORCE=1).
+uninstall: ## Delete every tunnel, forward and network, wait until all is clean, then remove the definitions (WAIT=120 FORCE=1).
 	@hack/undeploy.sh
 
 .PHONY: undeploy
 undeploy: ## The same, then the controller and all else that deploy.yaml made (WAIT=120 FORCE=1).
-	@hack/undeploy.sh deploy/{controller,vpc,submariner,rules,networks}.yaml
+	@hack/undeploy.sh deploy/{controller,vpc,dns,submariner,rules,networks}.yaml

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what one part of this project needs and this machine lacks; says what and why.
-#   usage: hack/setup.sh [sandbox|kubectl|test|sdk|peers|real|bench|check]
+#   usage: hack/setup.sh [sandbox|kubectl|test|sdk|peers|dns|real|bench|check]
 # When all is there it prints one line, asks nothing of the network and takes some milliseconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -78,6 +78,10 @@ need_peers() {
   need nft nftables "flanneld and the agent keep their rules with it"
   hack/peers-build.sh --have >/dev/null && return
   hack/go.sh --have >/dev/null || need_venv "fetches a Go that can build flanneld"
+}
+need_coredns() {
+  hack/dns-build.sh --have >/dev/null && return
+  hack/go.sh --have >/dev/null || need_venv "fetches a Go that can build CoreDNS"
 }
 # need_venv <why>: Python's own installer.
 need_venv() {
@@ -247,10 +251,11 @@ case $purpose in
   test) need_linker; need_network; need_tools; need_guest; need_client_of_rules; need_neutron ;;
   sdk) need_linker; need_java_sdk ;;
   peers) need_linker; need_network; need_tools; need_peers ;;
+  dns) need_linker; need_network; need_tools; need_coredns ;;
   real) need_linker; need_network; need_tools; need_control_plane ;;
   check) need_linker ;;
   kubectl) ;;
-  *) die "unknown purpose '$purpose': sandbox, kubectl, test, sdk, peers, real, bench or check" ;;
+  *) die "unknown purpose '$purpose': sandbox, kubectl, test, sdk, peers, dns, real, bench or check" ;;
 esac
 if ((${#missing[@]})); then
   changed=1
@@ -260,7 +265,7 @@ case $purpose in
   test) provide_kubectl; provide_guest_kernel; provide_client_of_rules; provide_neutron ;;
   sdk) provide_java_sdk ;;
   bench) provide_kubectl; provide_neutron ;;
-  kubectl | real) provide_kubectl ;;
+  kubectl | dns | real) provide_kubectl ;;
   check) provide_cargo_tools ;;
 esac
 if [[ $changed ]]; then

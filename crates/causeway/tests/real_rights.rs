@@ -7,6 +7,8 @@ mod agent;
 #[path = "nodes/cluster.rs"]
 #[allow(dead_code, reason = "the tests of the agent use more of it")]
 mod cluster;
+#[path = "real_rights/dns.rs"]
+mod dns;
 #[path = "real_rights/members.rs"]
 mod members;
 #[path = "../../datapath/tests/lab/net.rs"]
@@ -495,9 +497,11 @@ async fn a_real_server_takes_everything_that_ships() {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         one.apply(&namespace.to_string()).await.ok();
     }
-    let definitions = ["crds.yaml", "rules-crds.yaml", "networks-crds.yaml"].into_iter();
+    let definitions = ["crds.yaml", "dns-crds.yaml", "rules-crds.yaml", "networks-crds.yaml"].into_iter();
     let others = [
         "exec-policy.yaml",
+        "dns.yaml",
+        "dns-policy.yaml",
         "rules.yaml",
         "rules-name.yaml",
         "networks.yaml",

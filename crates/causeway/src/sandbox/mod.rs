@@ -19,6 +19,7 @@
 mod addresses;
 mod apply;
 mod controllers;
+mod dns;
 mod echo;
 mod exec;
 mod exec_log;
@@ -110,6 +111,9 @@ pub(crate) struct Args {
     /// Have the controllers serve rules too, on loopback, with data planes under which a rule is changed.
     #[arg(long, conflicts_with = "measure")]
     pub(crate) rules: bool,
+    /// Have the controllers keep VpcDnsForwards too, on objects as kube-ovn makes them; nobody serves DNS here.
+    #[arg(long, conflicts_with = "measure")]
+    pub(crate) dns: bool,
     /// Give each cluster N nodes with a pod and a `causeway node` on each, and show who reaches whom before and after
     /// the routes of one are deleted.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=i64::from(nodes::MOST)),

@@ -36,7 +36,7 @@ use super::start_time::since_process_start;
 use super::submariner;
 use super::topology::{Fabric, Underlay};
 use super::tunnel::{self, Placed};
-use super::{Args, NodesBackend, apply};
+use super::{Args, NodesBackend, apply, dns};
 
 const POLL: Duration = Duration::from_millis(25);
 /// How long a tunnel may say it is not ready after packets have crossed it.
@@ -104,7 +104,7 @@ impl Sandbox {
             None => None,
         };
         self.progress.stage("starting API servers, underlay and VPC routers");
-        let rooms = Rooms { rules: args.rules, networks: networks.is_some() };
+        let rooms = Rooms { dns: args.dns, rules: args.rules, networks: networks.is_some() };
         let start = |(cluster, source)| Site::start(cluster, source, &self.name, path, &args.kubelet, rooms);
         let sites = try_join_all(clusters.iter().copied().zip(&sources).map(start));
         let (broker, mut sites, fabrics) =
@@ -122,6 +122,9 @@ impl Sandbox {
         if args.rules {
             rules::install(sites).await?;
         }
+        if args.dns {
+            dns::install(sites, args.bare).await?;
+        }
         if let Some(networks) = &mut networks {
             networks.declare(sites, &mut self.tasks).await?;
         }
@@ -134,7 +137,7 @@ impl Sandbox {
             if args.rules { (0..clusters.len()).map(Ports::choose).collect() } else { Ok(Vec::new()) };
         let ports: Vec<Ports> = ports?;
         let program = std::env::current_exe().context("cannot tell which program this is")?;
-        self.start_controllers(&program, folder, &ports);
+        self.start_controllers(&program, folder, &ports, args.dns);
         if args.rules {
             self.rules = Some(Rules::start(&self.sites, &ports, &self.progress));
         }
@@ -155,7 +158,7 @@ impl Sandbox {
         Ok(())
     }
 
-    fn start_controllers(&mut self, program: &Path, folder: &Folder, ports: &[Ports]) {
+    fn start_controllers(&mut self, program: &Path, folder: &Folder, ports: &[Ports], dns: bool) {
         for (at, site) in self.sites.iter().enumerate() {
             let (kubeconfig, lease_namespace) = site.controller(folder.path());
             let controller = Controller {
@@ -163,6 +166,7 @@ impl Sandbox {
                 program: program.to_owned(),
                 kubeconfig,
                 lease_namespace,
+                dns,
                 rules: ports.get(at).cloned(),
                 networks: self.networks.as_ref().map(|networks| networks.flags(site.cluster)),
                 folder: folder.path().to_owned(),
