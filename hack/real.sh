@@ -18,8 +18,9 @@ trap end EXIT
 part() { hack/timed.sh "$@" || failed+=("$1"); }
 
 # Not these: guest boots a kernel of its own, with a sandbox in it; replicas and control_plane switch faults of the
-# embedded server; those of nodes and of clouds have servers of their own; rules_wire and rules_sdk are about clients.
-not_here=' guest replicas control_plane sandbox_nodes node node_peers status_nodes networks cloud_lab status_networks rules_wire rules_sdk '
+# embedded server; those of nodes and of clouds have servers of their own; rules_wire and rules_sdk are about clients, ovn
+# about a router.
+not_here=' guest replicas control_plane sandbox_nodes node node_peers status_nodes networks cloud_lab status_networks rules_wire rules_sdk ovn '
 tests=("$@")
 if ((${#tests[@]} == 0)); then
   tests=(api-suite)
