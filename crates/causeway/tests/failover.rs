@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use support::Sandbox;
 use support::packets::RATE;
 use support::{Cluster, PATIENCE, gateway_pod};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 
 const VPC: &str = "test-vpc-1";
 const TUNNEL: &str = "demo";
@@ -160,4 +161,68 @@ async fn a_switch_on_purpose_loses_no_packet() {
     one.reaches(SERVER).await;
     let counts = (streams.0.end().await, streams.1.end().await);
     assert_eq!((counts.0.lost(), counts.1.lost()), (0, 0), "{counts:?}");
+}
+
+#[tokio::test]
+async fn a_connection_lives_on_through_a_switch_on_purpose() {
+    let (_sandbox, one, _two) = joined().await;
+    one.comes_to_reach(SERVER).await;
+    let script = format!(
+        "exec 3<>/dev/tcp/{SERVER}/7; while read -r line; do echo \"$line\" >&3; read -r -t 20 back <&3; echo \"$back\"; done"
+    );
+    let mut process = one.start("ns1", "client", &["bash", "-c", &script]).await;
+    let mut input = process.stdin().expect("stdin");
+    let mut lines = tokio::io::BufReader::new(process.stdout().expect("stdout")).lines();
+    let mut says = async |text: &str| {
+        input.write_all(format!("{text}\n").as_bytes()).await.expect("it runs");
+        tokio::time::timeout(PATIENCE, lines.next_line()).await.ok().and_then(Result::ok).flatten()
+    };
+    assert_eq!(says("before").await.as_deref(), Some("before"));
+    one.annotate_vpc("causeway/switch-to", "gw2").await;
+    one.led_to("gw2", "10.0.1.253").await;
+    one.stands_by("gw1").await;
+    assert_eq!(
+        says("after").await.as_deref(),
+        Some("after"),
+        "through the other gateway, on the same connection"
+    );
+    assert!(one.sent_by("gw2").await > 0);
+}
+
+#[tokio::test]
+async fn a_gateway_that_dies_in_silence_is_missed_by_its_standby_and_not_trusted_before_it_is_heard() {
+    let (_sandbox, one, _two) = joined().await;
+    let stream = one.stream(SERVER).await;
+    // Its pod says for most of a minute that it is ready.
+    one.in_gateway("gw1", "ip link set eth0 down; ip link set net1 down").await.ok();
+    one.led_to("gw2", "10.0.1.253").await;
+    one.comes_to_reach(SERVER).await;
+    let count = stream.end().await;
+    assert!(count.lost() < 10 * RATE, "within seconds, not a minute: {count:?}");
+    one.says("ns1", TUNNEL, "Failover", "False", "NoStandby", PATIENCE).await;
+    one.in_gateway(
+        "gw1",
+        "ip link set eth0 up; ip link set net1 up; ip route add default via 172.50.16.1 dev net1",
+    )
+    .await
+    .ok();
+    one.stands_by("gw1").await;
+    assert_eq!(one.next_hops().await, ["10.0.1.253"], "it never takes back what it lost");
+}
+
+#[tokio::test]
+async fn a_main_gateway_that_loses_either_link_is_lost_and_a_standby_that_loses_its_own_says_nothing() {
+    let (_sandbox, one, _two) = joined().await;
+    one.comes_to_reach(SERVER).await;
+    // Whoever cannot hear anybody does not say that somebody is silent.
+    one.in_gateway("gw2", "ip link set eth0 down").await.ok();
+    let stream = one.stream(SERVER).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let count = stream.end().await;
+    assert_eq!((one.next_hops().await, count.lost()), (vec!["10.0.1.254".to_string()], 0), "{count:?}");
+    one.in_gateway("gw2", "ip link set eth0 up").await.ok();
+    one.stands_by("gw2").await;
+    one.in_gateway("gw1", "ip link set net1 down").await.ok();
+    one.led_to("gw2", "10.0.1.253").await;
+    one.comes_to_reach(SERVER).await;
 }

@@ -15,6 +15,7 @@ fn compile_all(state: &State, scopes: impl IntoIterator<Item = Scope>) -> usize 
         Scope::Gateway(name) => drop(compile::gateway(state, &name)),
         Scope::Tunnel(key) => drop(status::tunnel(state, &key)),
         Scope::Record(name) => drop(exchange::own_record(state, &name)),
+        Scope::Watch(name) => drop(compile::watch(state, &name)),
         Scope::Vpc(vpc) => drop(mains::step(state, &vpc)),
         Scope::Export(name) => drop(exchange::export(state, &name)),
         Scope::Import(_, key) => drop(exchange::import(state, &key)),

@@ -331,7 +331,7 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         3 => event(any_change(any_record()).prop_map(Event::Records)),
         2 => event(any_change(any_vpc_record(false)).prop_map(Event::Records)),
         2 => event(any_change(any_vpc_record(true).prop_map(|(key, record)| (key.name().to_owned(), record))).prop_map(Event::Copies)),
-        2 => (any_gateway(), any::<bool>()).prop_map(|(gateway, silent)| Happening::Event(Box::new(Event::Silence(gateway, silent)))),
+        2 => (any_gateway(), any_gateway(), any::<bool>()).prop_map(|(of, by, silent)| Happening::Event(Box::new(Event::Silence { of, by, silent }))),
         3 => event(any_change(any_copy()).prop_map(Event::Copies)),
         3 => event(any_change(any_pod()).prop_map(Event::Pods)),
         2 => event(any_change(workload.clone()).prop_map(Event::StatefulSets)),
@@ -378,6 +378,7 @@ fn visit(state: &State, gateway: &GatewayName, fine: bool) -> Option<Event> {
 #[derive(Debug, PartialEq)]
 enum Said {
     Vpc(mains::Step),
+    Watch(Option<compile::WatchTask>),
     Gateway(Option<compile::GatewayTask>),
     Tunnel(Option<Box<TunnelTask>>),
     Record(RecordTask),
@@ -390,6 +391,7 @@ fn all_said(state: &State) -> BTreeMap<Scope, Said> {
     let mut said = BTreeMap::from([(Scope::Membership, Said::Membership(membership(state)))]);
     for gateway in gateways {
         said.insert(Scope::Gateway(gateway.clone()), Said::Gateway(compile::gateway(state, &gateway)));
+        said.insert(Scope::Watch(gateway.clone()), Said::Watch(compile::watch(state, &gateway)));
         said.insert(Scope::Record(gateway.clone()), Said::Record(exchange::own_record(state, &gateway)));
         for cluster in ["c1", "a-c1", "c3"] {
             let peer = Peer { cluster: name(cluster), gateway: gateway.clone() };

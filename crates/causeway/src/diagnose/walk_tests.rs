@@ -204,7 +204,7 @@ fn what_a_controller_would_do_tells_the_hop() {
     let link = || "demo".parse().expect("a link");
     for (action, hop) in [
         (Action::LinkUp { link: link() }, Hop::Link),
-        (Action::ProxyArp { link: link() }, Hop::Link),
+        (Action::ProxyArp { link: link(), on: true }, Hop::Link),
         (Action::LinkMtu { link: link(), mtu: 1450 }, Hop::Mtu),
         (Action::NatDel { variant: Variant::Nft, spec: String::new() }, Hop::Nat),
         (Action::Forward, Hop::Forward),

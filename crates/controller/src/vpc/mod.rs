@@ -17,6 +17,7 @@ mod monitor;
 mod record;
 mod tunnel;
 mod watch;
+mod watchers;
 pub mod way;
 
 use std::collections::BTreeMap;
@@ -64,6 +65,7 @@ pub struct Vpc {
     metrics: metrics::Metrics,
     options: Options,
     monitors: monitor::Monitors,
+    watchers: watchers::Watchers,
     looks: looks::Looks,
     /// When a gateway last ended a term of ours by having seen a newer one.
     superseded: Mutex<BTreeMap<GatewayName, Instant>>,
@@ -85,6 +87,8 @@ const EXCHANGE: usize = 2;
 const IMPORTS: usize = 3;
 /// Writes about VPCs, which wait behind nothing: when a gateway is lost, packets wait for them.
 const FAILOVERS: usize = 4;
+/// Commands that are begun and go on.
+const WATCHES: usize = 5;
 /// How many writes to one server are under way at once.
 const WRITES_AT_ONCE: usize = 32;
 /// How many of those are of what others have published.
@@ -106,6 +110,7 @@ impl Vpc {
             duty("exchange", WRITES_AT_ONCE),
             duty("imports", IMPORTS_AT_ONCE),
             duty("failovers", WRITES_AT_ONCE),
+            duty("watches", options.visits),
         ];
         let room = Arc::new(Self {
             desk: Desk::new::<Self>(State::new(options.given.clone()), &duties),
@@ -114,6 +119,7 @@ impl Vpc {
             gateway_prefix: channel::Sender::new(options.gateway_prefix.clone()),
             options,
             monitors: monitor::Monitors::default(),
+            watchers: watchers::Watchers::default(),
             looks: looks::Looks::default(),
             superseded: Mutex::default(),
             way,
@@ -160,6 +166,7 @@ impl Room for Vpc {
             Scope::Tunnel(_) => ("tunnel", WRITES),
             Scope::Record(_) => ("record", WRITES),
             Scope::Vpc(_) => ("vpc", FAILOVERS),
+            Scope::Watch(_) => ("watch", WATCHES),
             Scope::Export(_) => ("export", EXCHANGE),
             Scope::Import(..) => ("import", IMPORTS),
             Scope::End(_) => ("end", EXCHANGE),
@@ -183,6 +190,7 @@ impl Room for Vpc {
             Scope::Tunnel(key) => self.write_tunnel(key, &term).await,
             Scope::Record(gateway) => self.write_own_record(gateway, &term).await,
             Scope::Vpc(vpc) => self.write_vpc(vpc, &term).await,
+            Scope::Watch(gateway) => self.watch_others(gateway, &term).await,
             Scope::Export(name) => self.export(name, &term).await,
             Scope::Import(_, key) => self.import(key, &term).await,
             Scope::End(name) => self.publish_end(name, &term).await,
@@ -192,6 +200,7 @@ impl Room for Vpc {
 
     fn term_ended(&self) {
         self.monitors.close();
+        self.watchers.close();
         self.looks.clear();
         self.metrics.forget_tunnels();
         self.desk.tell(Event::TermEnded);

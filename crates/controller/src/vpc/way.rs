@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use causeway_core::vpc::objects::PodRef;
 use causeway_datapath::RunError;
-use causeway_datapath::vpc::{Commands, Datapath, Monitor};
+use causeway_datapath::vpc::{Commands, Datapath, Monitor, Watch};
 use kube::Client;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::task::TaskTracker;
@@ -24,6 +24,9 @@ pub trait Way: Send + Sync {
 
     /// Starts the command that reports what changes in a pod ([`Monitor`]), and has not been told anything yet.
     async fn monitor(&self, pod: &PodRef) -> Result<Conversation, RunError>;
+
+    /// Starts the command by which a pod listens to other gateways ([`Watch`]), the same.
+    async fn watch(&self, pod: &PodRef) -> Result<Conversation, RunError>;
 }
 
 /// A command that goes on: it ends with its input, or when this is dropped.
@@ -53,6 +56,14 @@ impl PodWay {
     fn exec(&self, pod: &PodRef) -> PodExec {
         PodExec::in_gateway(&self.client, pod, self.limit, self.farewells.clone())
     }
+
+    async fn converse(&self, pod: &PodRef, argv: &[&str]) -> Result<Conversation, RunError> {
+        let mut process = self.exec(pod).start(argv, false).await?;
+        let lost = || RunError::Lost("the exec stream is incomplete".into());
+        let input = Box::new(process.stdin().ok_or_else(lost)?);
+        let output = Box::new(process.stdout().ok_or_else(lost)?);
+        Ok(Conversation { input, output, life: Box::new(process) })
+    }
 }
 
 #[async_trait]
@@ -62,10 +73,10 @@ impl Way for PodWay {
     }
 
     async fn monitor(&self, pod: &PodRef) -> Result<Conversation, RunError> {
-        let mut process = self.exec(pod).start(&Monitor::argv(), false).await?;
-        let lost = || RunError::Lost("the exec stream is incomplete".into());
-        let input = Box::new(process.stdin().ok_or_else(lost)?);
-        let output = Box::new(process.stdout().ok_or_else(lost)?);
-        Ok(Conversation { input, output, life: Box::new(process) })
+        self.converse(pod, &Monitor::argv()).await
+    }
+
+    async fn watch(&self, pod: &PodRef) -> Result<Conversation, RunError> {
+        self.converse(pod, &Watch::argv()).await
     }
 }

@@ -1,6 +1,7 @@
 //! From the state: what a gateway should hold, and what can be said of each tunnel.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 use super::admission::Admission;
 use super::gateways::Located;
@@ -81,6 +82,33 @@ pub fn gateway(state: &State, name: &GatewayName) -> Option<GatewayTask> {
     }
     let sweep = to_sweep(state, name, &want);
     Some(GatewayTask { pod, want, sweep })
+}
+
+/// Which gateways one of a VPC listens to, where tunnels follow the main one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchTask {
+    /// The pod that listens.
+    pub pod: PodRef,
+    /// The VPC's router.
+    pub router: Ipv4Addr,
+    /// By name, where each is in the VPC and outside.
+    pub others: BTreeMap<GatewayName, (Ipv4Addr, Ipv4Addr)>,
+}
+
+/// Compiles a gateway's ear on others: whoever could take over listens to the main one, and everybody to those that fell silent,
+/// so that somebody hears them again.
+pub fn watch(state: &State, name: &GatewayName) -> Option<WatchTask> {
+    let vpc = state.gateways.vpc_of(name)?;
+    let main = state.main(vpc).filter(|main| !main.hands_off)?;
+    state.tunnels.of_vpc(vpc).next()?;
+    let gateway = state.gateways.get(name).filter(|gateway| gateway.fit)?;
+    let is_heard = |other: &GatewayName| *other == main.gateway || state.is_silent_to_any(other);
+    let others = state.gateways.in_vpc(vpc).filter(|(other, _)| *other != name && is_heard(other));
+    let others: BTreeMap<GatewayName, (Ipv4Addr, Ipv4Addr)> = others
+        .filter_map(|(other, located)| Some((other.clone(), (located.lan?, located.external))))
+        .collect();
+    let (pod, router) = (gateway.pod.clone().ok()?, gateway.located.as_ref().ok()?.router);
+    (!others.is_empty()).then_some(WatchTask { pod, router, others })
 }
 
 fn is_established(state: &State, gateway: &GatewayName, key: &ObjectKey) -> bool {

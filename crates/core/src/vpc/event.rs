@@ -22,6 +22,8 @@ pub enum Scope {
     Record(GatewayName),
     /// A VPC of ours: its record, which names its main gateway, and the routes that follow that.
     Vpc(String),
+    /// A gateway's ear on others of its VPC.
+    Watch(GatewayName),
     /// A copy at the broker, by its name there.
     Export(String),
     /// A record of another cluster, here; with the member that it is about, so that each waits in a line of its own.
@@ -84,8 +86,15 @@ pub enum Event {
     Probed(GatewayName, Probed),
     /// A pod of a gateway has not said for long whether anything answers.
     Unheard(GatewayName, String),
-    /// A gateway that stands by does not hear the VPC's main one any more (`true`), or hears it again.
-    Silence(GatewayName, bool),
+    /// One gateway of a VPC does not hear another any more, or hears it again.
+    Silence {
+        /// The one that is listened to.
+        of: GatewayName,
+        /// The one that listens.
+        by: GatewayName,
+        /// Whether it hears nothing.
+        silent: bool,
+    },
     /// Others may change the gateways from now on: what visits found no longer counts.
     TermEnded,
 }

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use super::exchange::{self, Record, RecordTask};
-use super::objects::{ListedRoute, Vpc};
+use super::objects::{ListedRoute, PodRef, Vpc};
 use super::state::State;
 use crate::names::{GatewayName, Ipv4Cidr};
 
@@ -116,6 +116,28 @@ pub enum Step {
     Record(RecordTask),
     /// Its routes.
     Routes(RouteTask),
+}
+
+/// Who hands its flows over to whom, in a switch from one gateway that works to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handover {
+    /// The one that has been the main one.
+    pub from: PodRef,
+    /// The one that will be.
+    pub to: PodRef,
+    /// Where the flows lead.
+    pub ranges: Vec<Ipv4Cidr>,
+}
+
+/// What is handed over before a VPC's record names another gateway. From one that is lost nothing can be had.
+pub fn handover(state: &State, vpc: &str) -> Option<Handover> {
+    let (main, from) = (state.main(vpc)?, state.recorded_main(vpc)?);
+    let extent = Extent::of(state, vpc);
+    if *from == main.gateway || !state.is_fit(from) || !extent.is_followed || extent.tunnels.is_empty() {
+        return None;
+    }
+    let pod = |name| state.gateways.pod(name).ok().cloned();
+    Some(Handover { from: pod(from)?, to: pod(&main.gateway)?, ranges: extent.tunnels })
 }
 
 /// Compiles the scope of a VPC: its record first, then its routes.

@@ -54,8 +54,8 @@ pub struct State {
     pub(super) ends: Published,
     pub(super) visits: Visits,
     pub(super) reaches: Reaches,
-    /// The gateways that are silent to those who watch them.
-    silent: BTreeSet<GatewayName>,
+    /// The gateways that are silent, to whom.
+    silent: BTreeMap<GatewayName, BTreeSet<GatewayName>>,
     /// Which gateway of a VPC is the main one; follows from all of the above.
     mains: BTreeMap<String, Main>,
     /// Which tunnels of a gateway may be built; follows from all of the above.
@@ -257,7 +257,7 @@ impl State {
             Event::Unheard(gateway, pod_uid) => {
                 self.reaches.unheard(&gateway, &pod_uid).into_iter().map(Scope::Tunnel).collect()
             }
-            Event::Silence(gateway, silent) => self.apply_silence(gateway, silent),
+            Event::Silence { of, by, silent } => self.apply_silence(&of, by, silent),
             Event::TermEnded => {
                 self.visits.forget_outcomes();
                 self.reaches.clear();
@@ -288,7 +288,9 @@ impl State {
     pub fn everything(&self) -> Touched {
         let gateways = self.gateways.names().chain(self.tunnels.gateways()).chain(self.visits.gateways());
         let mut touched: Touched = gateways
-            .flat_map(|gateway| [Scope::Gateway(gateway.clone()), Scope::Record(gateway.clone())])
+            .flat_map(|gateway| {
+                [Scope::Gateway, Scope::Record, Scope::Watch].map(|scope| scope(gateway.clone()))
+            })
             .chain(self.tunnels.all().keys().cloned().map(Scope::Tunnel))
             .chain(self.all_vpcs().into_iter().map(Scope::Vpc))
             .chain([Scope::Membership])

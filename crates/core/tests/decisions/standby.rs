@@ -243,7 +243,8 @@ fn a_switch_on_purpose_waits_for_the_standby_and_takes_only_the_tunnels_routes()
 fn silence_that_is_heard_by_the_standby_counts_until_the_gateway_is_heard_again() {
     let mut world = settled();
     let hear = |world: &mut World, silent| {
-        world.state.apply(Event::Silence("gw1".parse().expect("name"), silent));
+        let (of, by) = ("gw1".parse().expect("name"), "gw2".parse().expect("name"));
+        world.state.apply(Event::Silence { of, by, silent });
     };
     hear(&mut world, true);
     now_at(&mut world, "gw2", "10.0.1.253");

@@ -29,20 +29,15 @@ impl State {
         touched
     }
 
-    /// One that comes up anew is not the one that fell silent.
-    fn hear_again(&mut self, name: &GatewayName, old: &Option<Gateway>, new: &Option<Gateway>) {
-        let pod = |gateway: &Option<Gateway>| gateway.as_ref().and_then(|it| it.pod.clone().ok());
-        if pod(old) != pod(new) {
-            self.silent.remove(name);
-        }
-    }
-
     /// What is to be looked at because something is true of a gateway that was not.
     pub(super) fn around_gateway(&mut self, name: &GatewayName) -> Touched {
         let Some((old, new)) = self.gateways.work_out(name, &self.preference(name)) else {
             return Touched::new();
         };
-        self.hear_again(name, &old, &new);
+        let pod = |gateway: &Option<Gateway>| gateway.as_ref().and_then(|it| it.pod.clone().ok());
+        if pod(&old) != pod(&new) {
+            self.hear_anew(name);
+        }
         fn vpc(gateway: &Option<Gateway>) -> Option<&String> {
             gateway.as_ref().and_then(|gateway| gateway.vpc.as_ref())
         }
@@ -56,7 +51,8 @@ impl State {
             self.admit_whole(name);
         }
         let vpcs: BTreeSet<String> = [vpc(&old), vpc(&new)].into_iter().flatten().cloned().collect();
-        let mut touched = Touched::from([Scope::Record(name.clone()), Scope::Gateway(name.clone())]);
+        let mut touched =
+            Touched::from([Scope::Record, Scope::Gateway, Scope::Watch].map(|scope| scope(name.clone())));
         // One that names another cluster is a slip of ours if it leads to where this gateway is.
         touched.extend(self.records.written_here(name).filter_map(import_of));
         let build =

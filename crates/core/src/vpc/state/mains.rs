@@ -45,9 +45,19 @@ impl State {
         if carries { Seat::Main } else { Seat::Standby }
     }
 
-    /// Whether whoever watches a gateway hears nothing of it.
+    /// Whether nobody who listens to a gateway hears it: all others of its VPC that are ready. Who is gone cannot say that it
+    /// is heard again, so what it said last stands.
     pub(in crate::vpc) fn is_dead(&self, gateway: &GatewayName) -> bool {
-        self.silent.contains(gateway)
+        let Some(to) = self.silent.get(gateway) else { return false };
+        let vpc = self.gateways.vpc_of(gateway).unwrap_or_default();
+        let mut others = self.gateways.of_vpc(vpc).filter(|name| *name != gateway);
+        let hears = |name: &GatewayName| !to.contains(name);
+        !others.any(|name| hears(name) && self.gateways.get(name).is_some_and(|other| other.fit))
+    }
+
+    /// Whether any gateway says that another is silent.
+    pub(in crate::vpc) fn is_silent_to_any(&self, gateway: &GatewayName) -> bool {
+        self.silent.contains_key(gateway)
     }
 
     /// Whether the pod that serves a gateway was seen to hold a tunnel.
@@ -57,16 +67,38 @@ impl State {
         built.is_some_and(|(_, trouble)| trouble.is_none())
     }
 
-    pub(super) fn apply_silence(&mut self, gateway: GatewayName, silent: bool) -> Touched {
-        let vpc = self.gateways.vpc_of(&gateway).map(ToString::to_string);
-        let news = if silent { self.silent.insert(gateway) } else { self.silent.remove(&gateway) };
-        vpc.filter(|_| news).map(|vpc| self.elect(&vpc)).unwrap_or_default()
+    pub(super) fn apply_silence(&mut self, of: &GatewayName, by: GatewayName, silent: bool) -> Touched {
+        let Some(vpc) = self.gateways.vpc_of(of).map(ToString::to_string) else { return Touched::new() };
+        let news = if silent {
+            self.silent.entry(of.clone()).or_default().insert(by)
+        } else {
+            self.forget_silence(of, &by)
+        };
+        if news { self.elect(&vpc) } else { Touched::new() }
+    }
+
+    fn forget_silence(&mut self, of: &GatewayName, by: &GatewayName) -> bool {
+        let Some(to) = self.silent.get_mut(of) else { return false };
+        let news = to.remove(by);
+        if to.is_empty() {
+            self.silent.remove(of);
+        }
+        news
+    }
+
+    /// A gateway that comes up anew is not the one that fell silent, nor the one that heard so.
+    pub(super) fn hear_anew(&mut self, gateway: &GatewayName) {
+        self.silent.remove(gateway);
+        for of in self.silent.keys().cloned().collect::<Vec<_>>() {
+            self.forget_silence(&of, gateway);
+        }
     }
 
     /// Decides anew who is the main gateway of a VPC. What it says is touched in any case, as something that it rests on has
     /// changed; all that is built on its gateways only if the answer is another one.
     pub(super) fn elect(&mut self, vpc: &str) -> Touched {
         let mut touched = Touched::from([Scope::Vpc(vpc.into())]);
+        touched.extend(self.gateways.of_vpc(vpc).cloned().map(Scope::Watch));
         let new = self.compute_main(vpc);
         let old = match new.clone() {
             Some(main) => self.mains.insert(vpc.into(), main),
