@@ -18,8 +18,13 @@
 
 mod addresses;
 mod apply;
+mod arrivals;
 mod controllers;
+<<<<<<< HEAD
 mod dns;
+=======
+mod demo;
+>>>>>>> wt-demo
 mod echo;
 mod exec;
 mod exec_log;
@@ -73,6 +78,7 @@ use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+pub(crate) use demo::Demo;
 pub(crate) use nat::Choice;
 pub(crate) use nodes::Backend as NodesBackend;
 pub(crate) use preflight::{EXIT_CODE, NotReady};
@@ -140,6 +146,10 @@ pub(crate) struct Args {
     /// too.
     #[arg(long, value_name = "URL", conflicts_with = "measure")]
     pub(crate) neutron: Option<String>,
+    /// Break something under traffic and show what comes of it.
+    #[arg(long, value_name = "WHAT",
+          conflicts_with_all = ["bare", "apply", "measure", "kubeconfig", "rules", "nodes", "networks", "neutron"])]
+    pub(crate) demo: Option<Demo>,
     /// Prove that packets cross, then exit: 0 if they did, 1 if not. With --bare: that the gateways were exchanged.
     #[arg(long)]
     pub(crate) once: bool,
@@ -232,6 +242,12 @@ async fn live(
         let measured = sandbox.measure(rounds, patience).await?;
         sandbox.progress.finish();
         return show(&measured, Measurement::text, args.output);
+    }
+    if let (Some(demo), true) = (args.demo, report.ready) {
+        let story = sandbox.demonstrate(demo, patience, folder).await?;
+        sandbox.progress.finish();
+        report.take(story);
+        *ready = Some(report.ready);
     }
     report.stays = !args.once && args.measure.is_none();
     if broken.is_none() || args.output == Output::Json {

@@ -3,7 +3,6 @@
 //! Routes of protocol `static` in the router's namespace are the VPC's; whatever the object says
 //! at the moment replaces them. Put before drop, so a moved next hop leaves no gap.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +19,7 @@ use serde_json::{Value, json};
 use super::addresses::VPC;
 use super::netns::NamespaceError;
 use super::tools;
-use super::topology::Fabric;
-
-type Routes = BTreeMap<Ipv4Net, Ipv4Addr>;
+use super::topology::{Fabric, Routes};
 
 const RETRY: Duration = Duration::from_millis(250);
 
@@ -49,10 +46,15 @@ pub(super) async fn keep_routes(client: Client, fabric: Arc<Fabric>) -> anyhow::
             () = tokio::time::sleep(RETRY), if !done => {}
         }
         if !done {
-            done = true;
-            if let Err(error) = carry_out(&fabric, &want).await {
-                tracing::warn!(cluster = %fabric.cluster(), %error, "the VPC's routes; trying again");
-                done = false;
+            done = match carry_out(&fabric, &want).await {
+                Ok(()) => true,
+                Err(error) => {
+                    tracing::warn!(cluster = %fabric.cluster(), %error, "the VPC's routes; trying again");
+                    false
+                }
+            };
+            if done {
+                fabric.led().send_replace(want.clone());
             }
         }
     }
