@@ -94,20 +94,18 @@ peers: ## Build flanneld and flannel's CNI plugin once, and run them beside caus
 	@$(TIMED) "build the test" cargo test -p causeway --test node_peers --no-run
 	@$(TIMED) "beside flannel" env -u KUBECONFIG cargo test -p causeway --test node_peers -- --ignored --nocapture
 
-<<<<<<< HEAD
 .PHONY: dns
 dns: ## Build a CoreDNS once, and have it resolve a name of another cluster through a sandbox's tunnel.
 	@hack/setup.sh dns
 	@$(TIMED) "CoreDNS" hack/dns-build.sh
 	@$(TIMED) "build the test" cargo test -p causeway --test dns_query --no-run
 	@$(TIMED) "names of other clusters" env -u KUBECONFIG cargo test -p causeway --test dns_query -- --ignored --nocapture
-=======
+
 .PHONY: ovn
 ovn: ## A VPC's main gateway changes, and a real OVN router's next hops follow, and nothing else of it does.
 	@hack/setup.sh ovn
 	@$(TIMED) "build the test" cargo test -p causeway --test ovn --no-run
 	@$(TIMED) "a real OVN" env -u KUBECONFIG cargo test -p causeway --test ovn -- --ignored --nocapture
->>>>>>> wt-demo
 
 .PHONY: replicas
 replicas: ## Take the lead from one of two replicas in every way, ROUNDS=50 times each; 3 times with real leases.

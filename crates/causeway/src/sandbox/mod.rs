@@ -20,11 +20,8 @@ mod addresses;
 mod apply;
 mod arrivals;
 mod controllers;
-<<<<<<< HEAD
-mod dns;
-=======
 mod demo;
->>>>>>> wt-demo
+mod dns;
 mod echo;
 mod exec;
 mod exec_log;
