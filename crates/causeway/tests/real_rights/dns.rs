@@ -1,5 +1,8 @@
 //! Forwards of names on a server that enforces what ships: the rights, and the policy that narrows them down.
 
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::{Audit, PATIENCE, Sandbox};
@@ -15,22 +18,18 @@ async fn every_right_for_forwards_is_used_and_the_policy_lets_routes_through_and
     let sandbox = Sandbox::start(&["--bare", "--dns"]).await;
     let one = sandbox.cluster(1).await;
     one.kubectl(&["apply", "-f", POLICY]).await.ok();
-    let account = "--as=system:serviceaccount:multi-vpc-system:multi-vpc-controller-manager";
-    let change = |patch: &str| {
-        let words = [&["patch", account, "--dry-run=server"], &DEPLOYMENT[..], &["-p", patch]].concat();
-        words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()
-    };
+    let controller: Api<Deployment> = Api::namespaced(one.as_the_controller().await, "kube-system");
     let image =
         json!({"spec": {"template": {"spec": {"containers": [{"name": "coredns", "image": "other:1"}]}}}});
-    let image = change(&image.to_string());
-    let image: Vec<&str> = image.iter().map(String::as_str).collect();
+    let try_it = PatchParams { dry_run: true, ..PatchParams::default() };
     // A policy is in force some time after it was made.
     one.until("another image is refused", PATIENCE, async || {
-        let said = one.kubectl(&image).await;
-        if said.code == 0 { Err("it is accepted".to_owned()) } else { Ok(()) }
+        match controller.patch(DEPLOYMENT[3], &try_it, &Patch::Strategic(&image)).await {
+            Err(kube::Error::Api(why)) if why.message.contains("neither what a DNS server runs") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
     })
     .await;
-    one.kubectl(&image).await.refused(&["neither what a DNS server runs nor what it may"]);
 
     let forward = json!({
         "apiVersion": "kubeovn.ustc.io/v1", "kind": "VpcDnsForward", "spec": {"vpc": "test-vpc-1"},

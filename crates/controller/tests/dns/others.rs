@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use causeway_api::dns::VpcDnsForward;
+use causeway_apiserver::{Fault, Match, Switch};
 use causeway_core::dns::corefile::render;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps,
@@ -121,6 +122,31 @@ async fn what_may_not_be_written_is_said_and_written_when_it_may() {
     site.server.faults().clear();
     until("what was left is swept when it can be", || async { site.corefile_text(USUAL).await == STOCK })
         .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_corefile_that_may_not_be_read_is_said_with_what_to_do() {
+    let site = Site::new(Form::Script).await;
+    site.corefile("mine", STOCK).await;
+    let replica = site.start("controller");
+    until("it leads", || async { replica.leads() }).await;
+    // What is watched already goes on; another one may not be.
+    let what = Match {
+        verbs: vec!["watch".into(), "list".into()],
+        resources: vec!["configmaps".into()],
+        user_agent: Some("controller".into()),
+        ..Match::default()
+    };
+    let refuse = Switch::Refuse { code: 403, percent: 100, retry_after_seconds: 0 };
+    site.server.faults().set(vec![Fault::new(refuse).on(what)]).expect("a fault");
+    site.vpc_dns("one", json!({ "vpc": "a", "corefile": "mine" }), true).await;
+    site.forward("f", "a").await;
+    site.says("f", "CorefileForbidden").await;
+    let (_, _, message) = site.condition("f", "Ready").await.expect("a condition");
+    assert!(message.contains("kube-system/mine") && message.contains("deploy/dns.yaml"), "{message}");
+    site.server.faults().clear();
+    site.says("f", "Forwarding").await;
+    assert_ne!(site.corefile_text("mine").await, STOCK);
 }
 
 #[tokio::test(start_paused = true)]

@@ -80,8 +80,9 @@ pub fn finalizers(forward: &Forward, ours: bool) -> Vec<&str> {
 fn outstanding(state: &State, forward: &Forward) -> Vec<Scope> {
     let is_about = |name: &String| state.vpc_of(name).is_none_or(|vpc| forward.vpcs().any(|own| own == vpc));
     let is_due = |name: &&String| {
-        let plan = state.deployment_plan(name).filter(|plan| plan.edit.is_some());
-        plan.is_some() && state.deployment_want(name) == deployment::Want::Nothing && is_about(name)
+        is_about(name)
+            && state.deployment_want(name) == deployment::Want::Nothing
+            && state.deployment_plan(name).is_some_and(|plan| plan.edit.is_some())
     };
     let deployments = state.deployments().filter(is_due).cloned().map(Scope::Deployment);
     let usual = COREFILE.to_owned();
