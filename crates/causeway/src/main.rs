@@ -11,6 +11,8 @@ mod daemon;
 mod diagnose;
 #[cfg(feature = "diagnose")]
 mod gather;
+#[cfg(feature = "diagnose")]
+mod look;
 mod networks;
 #[cfg(feature = "node")]
 mod node;
@@ -19,6 +21,8 @@ mod rules;
 mod sandbox;
 mod status;
 mod table;
+#[cfg(feature = "diagnose")]
+mod vpc;
 
 #[cfg(feature = "node")]
 use std::ffi::OsString;
@@ -73,6 +77,10 @@ enum Command {
     /// all could be read, and with 2 if not: then the archive holds what could, and says what not.
     #[cfg(feature = "diagnose")]
     Gather(gather::Args),
+    /// The gateways of VPCs: which is the main one, who stands by, and a switch on purpose.
+    #[cfg(feature = "diagnose")]
+    #[command(subcommand)]
+    Vpc(vpc::Command),
     /// Rules as data planes see them: what they get, and who they are.
     #[command(subcommand)]
     Rules(rules::Command),
@@ -138,6 +146,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Check(args) => runtime()?.block_on(check::run(args)),
         #[cfg(feature = "diagnose")]
         Command::Gather(args) => runtime()?.block_on(gather::run(args)),
+        #[cfg(feature = "diagnose")]
+        Command::Vpc(command) => runtime()?.block_on(vpc::run(command)),
         Command::Rules(command) => runtime()?.block_on(rules::run(command)),
         Command::Crds { enable } => {
             let crds = enable.into_iter().flat_map(controller::RoomName::crds).collect();

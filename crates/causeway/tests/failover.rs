@@ -5,96 +5,15 @@ mod support;
 
 use std::time::Duration;
 
-use causeway_api::vpc::foreign::kube_ovn::Vpc;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use support::Sandbox;
 use support::packets::RATE;
+use support::vpcs::{SERVER, TUNNEL, VPC, joined};
 use support::{Cluster, PATIENCE, gateway_pod};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
-
-const VPC: &str = "test-vpc-1";
-const TUNNEL: &str = "demo";
-const SERVER: &str = "242.1.1.20";
-
-/// A tunnel between the VPCs of two clusters.
-fn by_vpc(there: &Cluster, host: u8) -> Value {
-    json!({
-        "apiVersion": "kubeovn.ustc.io/v1", "kind": "VpcNatTunnel",
-        "metadata": {"name": TUNNEL, "namespace": "ns1"},
-        "spec": {
-            "type": "vxlan", "interfaceAddr": format!("10.100.0.{host}/24"),
-            "remoteCluster": there.name, "remoteVpc": VPC, "localVpc": VPC,
-        },
-    })
-}
-
-/// Two clusters whose VPCs are joined, each with a standby.
-async fn joined() -> (Sandbox, Cluster, Cluster) {
-    let sandbox = Sandbox::bare().await;
-    let (one, two) = (sandbox.cluster(1).await, sandbox.cluster(2).await);
-    one.create(&by_vpc(&two, 1)).await;
-    two.create(&by_vpc(&one, 2)).await;
-    for here in [&one, &two] {
-        here.up(TUNNEL).await;
-        here.stands_by("gw2").await;
-    }
-    (sandbox, one, two)
-}
-
-impl Cluster {
-    /// Waits until a tunnel has a standby, which is the gateway given.
-    async fn stands_by(&self, standby: &str) {
-        self.until(&format!("{standby} of {} stands by", self.name), PATIENCE, async || {
-            let tunnel = self.tunnel(TUNNEL).await;
-            let said = support::tunnels::condition(&tunnel, "Failover").map(|it| it.message.clone());
-            let fits = |said: &String| said.starts_with(&format!("gateway {standby} holds the tunnel too"));
-            if said.as_ref().is_some_and(fits) { Ok(()) } else { Err(format!("{said:?}")) }
-        })
-        .await;
-    }
-
-    /// Where the VPC leads.
-    async fn next_hops(&self) -> Vec<String> {
-        let vpcs: Api<Vpc> = Api::all(self.client.clone());
-        let routes = vpcs.get(VPC).await.expect("the VPC").spec.static_routes;
-        routes.into_iter().map(|route| route.next_hop_ip).collect()
-    }
-
-    /// Waits until the VPC leads to an address, and its record names a gateway.
-    async fn led_to(&self, gateway: &str, hop: &str) {
-        self.until(&format!("the VPC of {} leads to {gateway}", self.name), PATIENCE, async || {
-            let record = self.records("kube-system").get_opt(&format!("{VPC}.{}", self.name)).await;
-            let labels =
-                record.expect("an answer").and_then(|record| record.metadata.labels).unwrap_or_default();
-            let (hops, named) = (self.next_hops().await, labels.get("localGateway").cloned());
-            let fits = hops == [hop] && named.as_deref() == Some(gateway);
-            if fits { Ok(()) } else { Err(format!("{named:?} {hops:?}")) }
-        })
-        .await;
-    }
-
-    /// How many packets a gateway has sent into the tunnel.
-    async fn sent_by(&self, gateway: &str) -> u64 {
-        let listed = self.in_gateway(gateway, &format!("ip -s -j link show dev {TUNNEL}")).await;
-        let listed: Value = serde_json::from_str(&listed.out).unwrap_or_default();
-        listed[0]["stats64"]["tx"]["packets"].as_u64().unwrap_or_default()
-    }
-
-    async fn delete_pod(&self, gateway: &str) {
-        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::namespaced(self.client.clone(), "kube-system");
-        pods.delete(&gateway_pod(gateway), &DeleteParams::default()).await.expect("it is accepted");
-    }
-
-    async fn annotate_vpc(&self, name: &str, value: &str) {
-        let vpcs: Api<Vpc> = Api::all(self.client.clone());
-        let patch = Patch::Merge(json!({"metadata": {"annotations": {name: value}}}));
-        vpcs.patch(VPC, &PatchParams::default(), &patch).await.expect("it is accepted");
-    }
-}
 
 /// A gateway's workload.
 fn sets(cluster: &Cluster) -> Api<StatefulSet> {

@@ -103,6 +103,7 @@ fn record_of(peer: &Peer, namespace: &str, name: &str, octet: u8, origin: bool) 
         lan: None,
         moving: Vec::new(),
         switched: None,
+        switched_from: None,
     }
 }
 
@@ -125,7 +126,8 @@ fn any_vpc_record(at_broker: bool) -> impl Strategy<Value = (ObjectKey, Record)>
                 record.lan = later.then(|| Ipv4Addr::new(10, 0, 1, octet % 3));
                 let moving = moving.map(|(octet, all)| Moving { from: Ipv4Addr::new(10, 0, 1, octet), all });
                 record.moving = moving.into_iter().collect();
-                record.switched = switched.then(|| "gw1-a".into());
+                record.switched = switched.then(|| if later { "gw1-a all" } else { "gw1-a" }.into());
+                record.switched_from = switched.then(|| Ipv4Addr::new(10, 0, 1, octet % 3));
             }
             (record.key.clone(), record)
         },

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use causeway_core::names::{parse_address, parse_number};
 use causeway_core::vpc::exchange::{
     LAN_IP, LOCAL_CLUSTER, LOCAL_GATEWAY, LOCAL_VPC, MOVING, ORIGIN, ORIGIN_NAMESPACE, Record, SWITCHED,
+    SWITCHED_FROM,
 };
 use causeway_core::vpc::mains::Moving;
 use causeway_core::vpc::member::{Member, Renewal};
@@ -177,6 +178,7 @@ fn bare_record(meta: &ObjectMeta) -> Option<Record> {
         lan: annotation(meta, LAN_IP).and_then(|text| text.parse().ok()),
         moving: annotation(meta, MOVING).into_iter().flat_map(moving).collect(),
         switched: annotation(meta, SWITCHED).map(Into::into),
+        switched_from: annotation(meta, SWITCHED_FROM).and_then(|text| text.parse().ok()),
     })
 }
 
@@ -301,7 +303,7 @@ pub fn vpc(object: &kube_ovn::Vpc) -> Vpc {
         namespaces,
         resource_version: object.metadata.resource_version.clone().unwrap_or_default(),
         annotated: object.metadata.annotations.as_ref().is_some_and(|all| !all.is_empty()),
-        switch: annotation(&object.metadata, SWITCH_TO).and_then(switch),
+        switch: annotation(&object.metadata, SWITCH_TO).and_then(Switch::read),
     }
 }
 
@@ -312,14 +314,6 @@ fn listed_route(route: &kube_ovn::StaticRoute) -> ListedRoute {
         next_hop: parse_address(&route.next_hop_ip).ok(),
         shared: says(&route.ecmp_mode) || says(&route.bfd_id),
     }
-}
-
-/// A wish for another main gateway: its name, `all` where all routes should follow, and whatever distinguishes it from an
-/// earlier wish of the same.
-fn switch(text: &str) -> Option<Switch> {
-    let mut words = text.split_whitespace();
-    let to = words.next()?.parse().ok()?;
-    Some(Switch { text: text.into(), to, all: words.any(|word| word == "all") })
 }
 
 /// The static routes of a VPC that lead by destination; ones that make no sense lead nowhere.

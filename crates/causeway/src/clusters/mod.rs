@@ -34,8 +34,13 @@ pub(crate) struct OneCluster {
 }
 
 impl OneCluster {
-    /// Connects to it.
+    /// A client of it.
     pub(crate) async fn client(&self) -> Result<Client, Trouble> {
+        self.reach().await.map(|cluster| cluster.client)
+    }
+
+    /// Connects to it.
+    pub(crate) async fn reach(&self) -> Result<Cluster, Trouble> {
         let asked: Vec<String> = self.context.iter().cloned().collect();
         let config = match Kubeconfigs::read(self.kubeconfig.as_deref())? {
             None => kubeconfig::of_this_pod(&asked)?,
@@ -47,7 +52,7 @@ impl OneCluster {
                 files.config(&context).await?
             }
         };
-        Cluster::new(config).map(|cluster| cluster.client)
+        Cluster::new(config)
     }
 }
 

@@ -9,6 +9,8 @@ use causeway_core::vpc::{Action, Inbound, Problem, TunnelWant};
 use causeway_core::{LinkName, ObjectKey};
 use causeway_datapath::vpc::Answers;
 
+pub(super) use crate::look::Leader;
+
 /// A tunnel, from this end and, as far as it could be seen, from the other.
 #[derive(Debug, Clone)]
 pub(super) struct Facts {
@@ -91,16 +93,4 @@ pub(super) struct Unlooked {
     /// Whether that is a matter of whoever asks, and not of the gateway.
     pub(super) is_ours: bool,
     pub(super) message: String,
-}
-
-/// Whether a controller is at work in a cluster.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) enum Leader {
-    /// One holds the Lease.
-    Leads,
-    /// None does; a sentence says what is known.
-    Nobody(String),
-    /// That may not be seen.
-    #[default]
-    Unknown,
 }

@@ -5,13 +5,12 @@
 //! gateway ─▶ what it holds; packets ─▶ who answered ────────────────────┴─▶ facts ─▶ walk ─▶ a finding per hop
 //! ```
 //!
-//! [`look`] reads a cluster, [`site`] its gateways; [`walk`] and [`hops`], which decide, are given [`facts`] and nothing else.
+//! [`crate::look`] reads a cluster, [`site`] its gateways; [`walk`] and [`hops`], which decide, are given [`facts`] and nothing else.
 
 mod asked;
 mod facts;
 mod finding;
 mod hops;
-mod look;
 mod reasons;
 mod said;
 mod site;
@@ -32,6 +31,7 @@ use futures::future::join_all;
 use jiff::Timestamp;
 
 use crate::clusters::{Cluster, Clusters, Reached, Trouble};
+use crate::look;
 use crate::table::{print, terminal};
 use facts::{Facts, Far, Leader};
 use site::Site;

@@ -18,8 +18,8 @@ use causeway_datapath::{RunError, Trouble};
 use tokio::sync::Mutex;
 
 use super::facts::{End, Held, Reason, Unlooked, Wanted};
-use super::look::Seen;
 use crate::clusters::Cluster;
+use crate::look::Seen;
 
 /// The longest that a command in a gateway may take.
 const LIMIT: Duration = Duration::from_secs(20);

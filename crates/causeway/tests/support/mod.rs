@@ -16,6 +16,7 @@ pub(crate) mod real;
 mod replicas;
 mod sandbox;
 pub(crate) mod tunnels;
+pub(crate) mod vpcs;
 
 pub(crate) use cluster::{Cluster, PATIENCE, Said, gateway_pod};
 pub(crate) use controllers::Controller;

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use super::mains::{Moving, still_moving};
+use super::mains::{Moving, left_behind, still_moving};
 use super::member::Standing;
 use super::naming::{copy_name, home_name, is_named_after, vpc_home_name, vpc_name};
 use super::objects::{Far, Peer};
@@ -32,6 +32,9 @@ pub const LAN_IP: &str = "causeway/lan-ip";
 pub const MOVING: &str = "causeway/moving-from";
 /// Annotation on the same: the last wish for another main gateway that was granted.
 pub const SWITCHED: &str = "causeway/switched";
+/// Annotation on the same: where the gateway was that gave way to that wish. What stayed there is told, and follows when the
+/// wish is repeated for all routes.
+pub const SWITCHED_FROM: &str = "causeway/switched-from";
 /// Where our own records live.
 pub const RECORD_NAMESPACE: &str = "kube-system";
 
@@ -66,6 +69,8 @@ pub struct Record {
     pub moving: Vec<Moving>,
     /// Of a VPC: what [`SWITCHED`] says.
     pub switched: Option<String>,
+    /// Of a VPC: what [`SWITCHED_FROM`] says.
+    pub switched_from: Option<Ipv4Addr>,
 }
 
 /// A record as it should be written.
@@ -173,11 +178,12 @@ impl Record {
     }
 
     /// The annotations that we write, as they are.
-    fn annotations(&self) -> [(&'static str, Option<String>); 3] {
+    fn annotations(&self) -> [(&'static str, Option<String>); 4] {
         [
             (LAN_IP, self.lan.map(|lan| lan.to_string())),
             (MOVING, Some(listed(&self.moving)).filter(|moving| !moving.is_empty())),
             (SWITCHED, self.switched.clone()),
+            (SWITCHED_FROM, self.switched_from.map(|from| from.to_string())),
         ]
     }
 
@@ -306,6 +312,7 @@ pub(super) fn vpc_record(state: &State, vpc: &str) -> RecordTask {
         (LAN_IP, located.lan.map(|lan| lan.to_string())),
         (MOVING, Some(moving).filter(|moving| !moving.is_empty())),
         (SWITCHED, switched),
+        (SWITCHED_FROM, left_behind(state, vpc, have, main, located.lan).map(|from| from.to_string())),
     ];
     let annotations = annotations.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     let (external_ip, globalnet) = (located.external.to_string(), globalnet.to_string());

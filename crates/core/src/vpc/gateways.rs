@@ -192,6 +192,11 @@ impl Gateways {
         self.workloads_of.of(name).filter_map(by_key)
     }
 
+    /// The floating addresses of a gateway, by the names of their objects.
+    pub(super) fn eips(&self, name: &GatewayName) -> impl Iterator<Item = (&String, Ipv4Addr)> {
+        self.eips_of.of(name).filter_map(|eip| Some((eip, self.eips.get(eip)?.address)))
+    }
+
     /// The uids of a gateway's pods.
     pub(super) fn pod_uids(&self, name: &GatewayName) -> BTreeSet<&str> {
         self.pods_of(name).map(|pod| pod.pod.uid.as_str()).collect()

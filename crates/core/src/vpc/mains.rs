@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use super::exchange::{self, Record, RecordTask};
-use super::objects::{ListedRoute, PodRef, Vpc};
+use super::objects::{ListedRoute, PodRef, Switch, Vpc};
 use super::state::State;
-use crate::names::{GatewayName, Ipv4Cidr};
+use crate::names::{GatewayName, Ipv4Cidr, ObjectKey};
 
 /// What speaks for one gateway or another.
 #[derive(Debug, Clone, Default)]
@@ -183,10 +183,13 @@ pub(super) fn still_moving(
         return Vec::new();
     };
     let mut moving = record.moving.clone();
+    let wish = pending(state, vpc, record, main);
     if record.gateway.as_ref() != Some(&main.gateway) {
-        let wish = vpc.switch.as_ref().filter(|wish| wish.to == main.gateway);
-        let planned = wish.filter(|wish| record.switched.as_ref() != Some(&wish.text));
-        moving.extend(record.lan.map(|from| Moving { from, all: planned.is_none_or(|wish| wish.all) }));
+        moving.extend(record.lan.map(|from| Moving { from, all: wish.is_none_or(|wish| wish.all) }));
+    } else if wish.is_some_and(|wish| wish.all) {
+        // The tunnels' routes went before, and now the rest is to follow.
+        moving.retain(|moving| Some(moving.from) != record.switched_from);
+        moving.extend(record.switched_from.map(|from| Moving { from, all: true }));
     }
     moving.retain(|moving| {
         Some(moving.from) != lan && vpc.listed.iter().any(|route| extent.includes(route, moving))
@@ -196,8 +199,33 @@ pub(super) fn still_moving(
     moving
 }
 
+/// The wish that makes a gateway the main one, while the record does not say yet that it is granted. Where the one before is
+/// lost it is no wish that decides, and nothing may stay there.
+fn pending<'a>(state: &State, vpc: &'a Vpc, record: &Record, main: &Main) -> Option<&'a Switch> {
+    let wish = vpc.switch.as_ref().filter(|wish| wish.to == main.gateway)?;
+    let is_new = record.switched.as_ref() != Some(&wish.text);
+    let is_fit = record.gateway.as_ref().is_some_and(|before| state.is_fit(before));
+    Some(wish).filter(|_| is_new && is_fit)
+}
+
+/// The address of the gateway that gave way to a wish, once another one is the main one. After a loss there is none: all moved.
+pub(super) fn left_behind(
+    state: &State,
+    name: &str,
+    record: Option<&Record>,
+    main: &Main,
+    lan: Option<Ipv4Addr>,
+) -> Option<Ipv4Addr> {
+    let (record, vpc) = (record?, state.vpcs.get(name));
+    let from = match record.gateway.as_ref() == Some(&main.gateway) {
+        true => record.switched_from,
+        false => vpc.and_then(|vpc| pending(state, vpc, record, main)).and(record.lan),
+    };
+    from.filter(|from| Some(*from) != lan)
+}
+
 /// Which routes of a VPC follow its main gateway.
-struct Extent {
+pub(super) struct Extent {
     /// Whether any does: a tunnel by VPC is there, and kube-ovn does not fail over by itself.
     is_followed: bool,
     /// What its tunnels lead to.
@@ -207,7 +235,7 @@ struct Extent {
 }
 
 impl Extent {
-    fn of(state: &State, vpc: &str) -> Self {
+    pub(super) fn of(state: &State, vpc: &str) -> Self {
         let main = state.main(vpc);
         let is_followed =
             main.is_some_and(|main| !main.hands_off) && state.tunnels.of_vpc(vpc).next().is_some();
@@ -227,16 +255,20 @@ impl Extent {
         Self { is_followed, tunnels: main.map(of_main).unwrap_or_default(), pinned }
     }
 
+    /// Whether a range belongs to a tunnel that names the gateway with an address.
+    pub(super) fn is_pinned(&self, lan: Ipv4Addr, range: Ipv4Cidr) -> bool {
+        self.pinned.iter().any(|(its_lan, its)| *its_lan == lan && its.covers(range))
+    }
+
     /// Whether a route moves away from where it leads.
-    fn includes(&self, route: &ListedRoute, moving: &Moving) -> bool {
+    pub(super) fn includes(&self, route: &ListedRoute, moving: &Moving) -> bool {
         if route.next_hop != Some(moving.from) || route.shared {
             return false;
         }
         let Some(range) = route.range else { return moving.all };
-        let is_pinned = self.pinned.iter().any(|(lan, its)| *lan == moving.from && its.covers(range));
         // One around a tunnel's range leads there too, but the one that leads everywhere is not the tunnels'.
         let is_of_tunnel = |its: &Ipv4Cidr| its.covers(range) || range.prefix() > 0 && range.covers(*its);
-        !is_pinned && (moving.all || self.tunnels.iter().any(is_of_tunnel))
+        !self.is_pinned(moving.from, range) && (moving.all || self.tunnels.iter().any(is_of_tunnel))
     }
 }
 
@@ -302,8 +334,13 @@ impl State {
         if !self.is_fit(name) {
             return Some(format!("gateway {name} is not ready"));
         }
-        let built = |key| self.is_built(name, key);
-        let missing = self.tunnels.of_vpc(vpc).find(|key| !built(key))?;
+        // What the present one was seen without is nothing to lose.
+        let main = self.recorded_main(vpc);
+        let is_lost = |key: &&ObjectKey| {
+            self.is_built(name, key) != Some(true)
+                && main.and_then(|main| self.is_built(main, key)) != Some(false)
+        };
+        let missing = self.tunnels.of_vpc(vpc).find(is_lost)?;
         Some(format!("gateway {name} does not hold tunnel {missing} yet"))
     }
 }

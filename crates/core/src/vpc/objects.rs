@@ -359,6 +359,16 @@ pub struct Switch {
     pub all: bool,
 }
 
+impl Switch {
+    /// Reads a wish: the gateway's name, `all` where all routes should follow, and whatever distinguishes it from an earlier
+    /// wish of the same.
+    pub fn read(text: &str) -> Option<Self> {
+        let mut words = text.split_whitespace();
+        let to = words.next()?.parse().ok()?;
+        Some(Self { text: text.into(), to, all: words.any(|word| word == "all") })
+    }
+}
+
 /// A static route of a `Vpc`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StaticRoute {

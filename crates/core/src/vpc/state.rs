@@ -25,6 +25,7 @@ use super::ranges::Ranges;
 use super::reach::{Reach, Reaches};
 use super::records::Records;
 use super::status::READY;
+use super::stayed::Stayed;
 use super::tunnels::Tunnels;
 use super::visits::Visits;
 use crate::names::{ClusterId, GatewayName, Ipv4Cidr, ObjectKey};
@@ -58,6 +59,8 @@ pub struct State {
     silent: BTreeMap<GatewayName, BTreeSet<GatewayName>>,
     /// Which gateway of a VPC is the main one; follows from all of the above.
     mains: BTreeMap<String, Main>,
+    /// What a switch on purpose left where it was, by VPC; the same.
+    pub(super) stayed: BTreeMap<String, Stayed>,
     /// Which tunnels of a gateway may be built; follows from all of the above.
     admissions: BTreeMap<GatewayName, Admission>,
 }
@@ -163,11 +166,13 @@ impl State {
     /// hold the one against the other.
     pub fn recomputed(&self) -> Self {
         let (admissions, mains, ends) = (BTreeMap::new(), BTreeMap::new(), self.ends.recomputed());
-        let mut state = Self { admissions, mains, ends, ranges: self.claimed_ranges(), ..self.clone() };
+        let (ranges, stayed) = (self.claimed_ranges(), BTreeMap::new());
+        let mut state = Self { admissions, mains, stayed, ends, ranges, ..self.clone() };
         state.own.work_out();
         state.work_out_gateways();
         state.elect_all();
         state.admit_all();
+        state.take_stock_of_all();
         state
     }
 
@@ -180,6 +185,7 @@ impl State {
         same_ranges
             && self.ends == anew.ends
             && self.mains == anew.mains
+            && self.stayed == anew.stayed
             && self.admissions == anew.admissions
             && gateways.iter().all(same)
     }
@@ -187,6 +193,11 @@ impl State {
     /// Takes an event in and says what it touches.
     pub fn apply(&mut self, event: Event) -> Touched {
         self.revision += 1;
+        let touched = self.take(event);
+        self.with_what_stayed(touched)
+    }
+
+    fn take(&mut self, event: Event) -> Touched {
         match event {
             Event::Tunnels(event) => self.apply_tunnels(event),
             Event::StatefulSets(event) => {
@@ -207,7 +218,10 @@ impl State {
             }
             Event::Eips(event) => {
                 let names = self.gateways.take_eips(event);
-                self.around_gateways(names)
+                // Each may be what a switch leaves behind.
+                let vpcs: Vec<String> =
+                    names.iter().filter_map(|name| self.gateways.vpc_of(name)).map(Into::into).collect();
+                self.around_gateways(names).into_iter().chain(vpcs.into_iter().map(Scope::Vpc)).collect()
             }
             Event::Subnets(event) => {
                 let names = self.gateways.take_subnets(event);
@@ -264,6 +278,7 @@ impl State {
                 self.silent.clear();
                 self.elect_all();
                 self.admit_all();
+                self.take_stock_of_all();
                 Touched::new()
             }
         }
@@ -281,6 +296,7 @@ impl State {
         self.work_out_gateways();
         self.elect_all();
         self.admit_all();
+        self.take_stock_of_all();
         self.everything()
     }
 

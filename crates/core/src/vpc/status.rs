@@ -72,6 +72,8 @@ pub const LAST_KNOWN: &str = "LastKnown";
 pub const ROUTED: &str = "Routed";
 /// Whether another gateway of the VPC would take the tunnel over; only on tunnels by VPC.
 pub const FAILOVER: &str = "Failover";
+/// What a switch on purpose left with the gateway that was the main one; only there when it left something.
+pub const SWITCHED_PARTLY: &str = "SwitchedPartly";
 /// Why a deleted tunnel is still there.
 pub const CLEANUP_BLOCKED: &str = "CleanupBlocked";
 /// Whether the gateway's own uplink works as a tunnel needs it.
@@ -159,6 +161,7 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
                 // How the ends are declared is known without anybody's answer.
                 ends::set_condition(&mut status, state, tunnel);
                 failover::set_condition(&mut status, state, tunnel);
+                failover::set_what_stayed(&mut status, state, tunnel);
                 return (status != tunnel.status).then_some(status);
             }
             fill(&mut status, state, want, gateway, located, doubt.is_some());
@@ -208,6 +211,7 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
         compile::Verdict::Awaited => return None,
     }
     ends::set_condition(&mut status, state, tunnel);
+    failover::set_what_stayed(&mut status, state, tunnel);
     Some(status)
 }
 

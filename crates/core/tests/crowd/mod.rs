@@ -73,6 +73,7 @@ pub(crate) fn record(n: usize) -> Record {
         lan: None,
         moving: Vec::new(),
         switched: None,
+        switched_from: None,
     }
 }
 

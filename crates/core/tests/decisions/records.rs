@@ -43,6 +43,7 @@ fn forged(namespace: &str, name: &str, gateway: &str, cluster: &str) -> Event {
         lan: None,
         moving: Vec::new(),
         switched: None,
+        switched_from: None,
     };
     Event::Records(Change::Put(record.key.clone(), record))
 }

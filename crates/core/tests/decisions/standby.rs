@@ -1,10 +1,10 @@
 //! Main and standby gateways: who carries a VPC's tunnels, and what follows when that changes.
 
 use causeway_core::vpc::mains::Step;
-use causeway_core::vpc::objects::{GatewayPod, ListedRoute, Switch};
+use causeway_core::vpc::objects::{Eip, Ends, GatewayPod, ListedRoute, Switch};
 use causeway_core::vpc::{Change, Event, Seat};
 
-use super::world::{World, on_gateway};
+use super::world::{VPC, World, on_gateway};
 
 /// A world with one tunnel by VPC, all of it in place: gw1 is the main gateway.
 fn settled() -> World {
@@ -23,10 +23,14 @@ fn seat(world: &World, gateway: &str) -> Option<Seat> {
 }
 
 fn now_at(world: &mut World, gateway: &str, hop: &str) {
+    now_at_all(world, gateway, &[hop]);
+}
+
+fn now_at_all(world: &mut World, gateway: &str, hops: &[&str]) {
     world.settle();
     world.visit("gw1");
     world.visit("gw2");
-    assert_eq!(world.main(), (Some(gateway.into()), vec![hop.into()]));
+    assert_eq!(world.main(), (Some(gateway.into()), hops.iter().map(ToString::to_string).collect()));
     assert_eq!(seat(world, gateway), Some(Seat::Main));
 }
 
@@ -301,4 +305,146 @@ fn a_record_without_labels_leads_to_a_vpc_of_that_name_too() {
         world.want("gw1").tunnels.values().next().expect("a tunnel").remote,
         std::net::Ipv4Addr::new(172, 50, 16, 29)
     );
+}
+
+fn eip(gateway: &str, last: u8) -> Event {
+    let eip =
+        Eip { gateway: gateway.parse().expect("name"), address: [172, 50, 16, last].into(), created: 1 };
+    Event::Eips(Change::Put(format!("eip-{last}"), eip))
+}
+
+fn wish(text: &str) -> Option<Switch> {
+    Some(Switch::read(text).expect("a wish"))
+}
+
+fn everywhere() -> ListedRoute {
+    ListedRoute { range: "0.0.0.0/0".parse().ok(), next_hop: Some([10, 0, 1, 254].into()), shared: false }
+}
+
+#[test]
+fn a_switch_on_purpose_says_what_it_left_behind_until_that_follows() {
+    let mut world = settled();
+    world.state.apply(eip("gw1", 101));
+    world.state.apply(eip("gw2", 102));
+    world.change_vpc(|vpc| {
+        vpc.listed.push(everywhere());
+        vpc.switch = wish("gw2 2026-01-01T00:00:00Z");
+    });
+    now_at_all(&mut world, "gw2", &["10.0.1.253", "10.0.1.254"]);
+    let said = world.condition("ns1/demo", "SwitchedPartly").expect("it is said");
+    assert_eq!(said.reason, "RoutesStayed");
+    assert_eq!(
+        said.message,
+        "since the switch to gw2 these routes of VPC test-vpc-1 still lead to gw1 (10.0.1.254): 0.0.0.0/0, where EIPs are \
+         (eip-101 172.50.16.101); `causeway vpc switch test-vpc-1 gw2 --all` moves them too, and away from any EIPs"
+    );
+    // Asked for again, with all: the rest follows, and what cannot is told.
+    world.change_vpc(|vpc| vpc.switch = wish("gw2 all 2026-01-01T00:01:00Z"));
+    now_at_all(&mut world, "gw2", &["10.0.1.253", "10.0.1.253"]);
+    let said = world.condition("ns1/demo", "SwitchedPartly").expect("it is said");
+    assert_eq!(said.reason, "AddressesStayed");
+    assert!(
+        said.message.contains("EIPs stayed on gw1 (10.0.1.254): eip-101 172.50.16.101;"),
+        "{}",
+        said.message
+    );
+    world.state.apply(Event::Eips(Change::Gone("eip-101".into())));
+    assert_eq!(world.condition("ns1/demo", "SwitchedPartly"), None);
+}
+
+#[test]
+fn nothing_is_left_behind_by_a_switch_that_had_nothing_to_leave_nor_by_a_loss() {
+    let mut world = settled();
+    world.change_vpc(|vpc| vpc.switch = wish("gw2 1"));
+    now_at(&mut world, "gw2", "10.0.1.253");
+    assert_eq!(world.condition("ns1/demo", "SwitchedPartly"), None);
+    world.change_vpc(|vpc| {
+        vpc.listed.push(ListedRoute { next_hop: Some([10, 0, 1, 253].into()), ..everywhere() });
+    });
+    world.change_pod("gw2", |pod| pod.ready = false);
+    now_at_all(&mut world, "gw1", &["10.0.1.254", "10.0.1.254"]);
+    assert_eq!(world.condition("ns1/demo", "SwitchedPartly"), None);
+}
+
+#[test]
+fn a_wish_that_waited_when_the_main_gateway_was_lost_leaves_nothing_there() {
+    let mut world = settled();
+    world.change_vpc(|vpc| {
+        vpc.listed.push(everywhere());
+        vpc.switch = wish("gw2 1");
+    });
+    // Before anything is written the main one is gone: its routes are of no use to anybody.
+    world.change_pod("gw1", |pod| pod.ready = false);
+    now_at_all(&mut world, "gw2", &["10.0.1.253", "10.0.1.253"]);
+}
+
+#[test]
+fn a_route_of_a_tunnel_that_names_the_gateway_is_not_left_behind() {
+    let mut world = settled();
+    world.tunnel("ns1/pinned", |tunnel| {
+        on_gateway(tunnel, "gw1");
+        let kind = causeway_core::vpc::TunnelKind::Vxlan { vni: 7, port: 4789 };
+        super::world::set(tunnel, kind, "cluster3/gw1");
+        tunnel.spec.as_mut().expect("valid").address = "10.101.0.1/24".parse().expect("address");
+    });
+    world.change_vpc(|vpc| {
+        vpc.listed.push(ListedRoute { range: "242.2.0.0/16".parse().ok(), ..everywhere() });
+        vpc.switch = wish("gw2 1");
+    });
+    world.visit("gw2");
+    now_at_all(&mut world, "gw2", &["10.0.1.253", "10.0.1.254"]);
+    assert_eq!(world.condition("ns1/demo", "SwitchedPartly"), None);
+    // Without that tunnel it is one like any other.
+    world.delete("ns1/pinned");
+    assert!(world.condition("ns1/demo", "SwitchedPartly").is_some());
+}
+
+#[test]
+fn a_switch_that_makes_no_sense_is_refused_in_a_sentence() {
+    let mut world = World::new();
+    let refusal = |world: &World, vpc: &str, gateway: &str| {
+        world.state.refuses_switch(vpc, &gateway.parse().expect("name"))
+    };
+    let none = "no tunnel by VPC leads from VPC test-vpc-1";
+    assert!(refusal(&world, VPC, "gw2").is_some_and(|why| why.starts_with(none)));
+    world.vpc_tunnel("ns1/demo");
+    world.settle();
+    assert_eq!(refusal(&world, VPC, "gw2"), None);
+    let why = refusal(&world, "other", "gw2").expect("it is refused");
+    assert_eq!(why, "there is no Vpc other; there is: test-vpc-1");
+    let why = refusal(&world, VPC, "gw9").expect("it is refused");
+    assert_eq!(why, "there is no gateway gw9; VPC test-vpc-1 has: gw1, gw2");
+    for (change, words) in [
+        ((|pod| pod.ready = false) as fn(&mut GatewayPod), "gateway gw2 is not ready"),
+        (|pod| pod.phase = "Pending".into(), "is Pending"),
+        (|pod| pod.router = None, "has no usable annotation ovn.kubernetes.io/gateway"),
+        (|pod| pod.lan = None, "has no address in its VPC"),
+        (
+            |pod| pod.vpc = Some("elsewhere".into()),
+            "gateway gw2 is of VPC elsewhere, not of test-vpc-1, which has: gw1",
+        ),
+    ] {
+        world.change_pod("gw2", change);
+        let why = refusal(&world, VPC, "gw2").expect("it is refused");
+        assert!(why.contains(words), "{why}");
+    }
+    world.change_pod("gw2", |_| {});
+    assert_eq!(refusal(&world, VPC, "gw2"), None);
+    let standbys: Vec<String> = world.state.overview(VPC).standbys().map(ToString::to_string).collect();
+    assert_eq!(standbys, ["gw2"]);
+}
+
+#[test]
+fn a_tunnel_that_is_nowhere_keeps_nobody_from_taking_over() {
+    let mut world = settled();
+    world.vpc_tunnel("ns1/second");
+    world.change("ns1/second", |tunnel| {
+        let spec = tunnel.spec.as_mut().expect("valid");
+        spec.ends =
+            Ends::ByVpc { local: VPC.into(), cluster: "cluster9".parse().expect("id"), remote: VPC.into() };
+    });
+    world.visit("gw1");
+    world.visit("gw2");
+    world.change_vpc(|vpc| vpc.switch = wish("gw2 1"));
+    now_at(&mut world, "gw2", "10.0.1.253");
 }

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use causeway_core::condition::Condition;
 use causeway_core::vpc::compile::{self, GatewayTask};
 use causeway_core::vpc::exchange::{
-    LAN_IP, MOVING, RECORD_NAMESPACE, Record, RecordObject, RecordTask, SWITCHED,
+    LAN_IP, MOVING, RECORD_NAMESPACE, Record, RecordObject, RecordTask, SWITCHED, SWITCHED_FROM,
 };
 use causeway_core::vpc::mains::{self, Moving, Step};
 use causeway_core::vpc::member::{Member, Renewal};
@@ -306,6 +306,7 @@ impl World {
             lan: None,
             moving: Vec::new(),
             switched: None,
+            switched_from: None,
         }
     }
 
@@ -327,6 +328,7 @@ impl World {
             lan: object.annotations.get(LAN_IP).and_then(|text| text.parse().ok()),
             moving: object.annotations.get(MOVING).map(|text| moving(text)).unwrap_or_default(),
             switched: object.annotations.get(SWITCHED).cloned(),
+            switched_from: object.annotations.get(SWITCHED_FROM).and_then(|text| text.parse().ok()),
         };
         self.put_record(record);
     }

@@ -60,11 +60,10 @@ impl State {
         self.silent.contains_key(gateway)
     }
 
-    /// Whether the pod that serves a gateway was seen to hold a tunnel.
-    pub(in crate::vpc) fn is_built(&self, gateway: &GatewayName, key: &ObjectKey) -> bool {
-        let visit = self.outcome(gateway).and_then(|outcome| outcome.result.as_ref().ok());
-        let built = visit.and_then(|visit| visit.tunnels.get(key));
-        built.is_some_and(|(_, trouble)| trouble.is_none())
+    /// Whether the pod that serves a gateway was seen to hold a tunnel; nothing where it was not seen.
+    pub(in crate::vpc) fn is_built(&self, gateway: &GatewayName, key: &ObjectKey) -> Option<bool> {
+        let visit = self.outcome(gateway).and_then(|outcome| outcome.result.as_ref().ok())?;
+        Some(visit.tunnels.get(key).is_some_and(|(_, trouble)| trouble.is_none()))
     }
 
     pub(super) fn apply_silence(&mut self, of: &GatewayName, by: GatewayName, silent: bool) -> Touched {
@@ -136,7 +135,7 @@ impl State {
     }
 
     /// Every VPC that has gateways, tunnels or a record.
-    pub(super) fn all_vpcs(&self) -> BTreeSet<String> {
+    pub(in crate::vpc) fn all_vpcs(&self) -> BTreeSet<String> {
         let recorded = self.records.here().values().filter_map(|record| self.own_vpc(record));
         let known = self.gateways.vpcs().chain(self.tunnels.vpcs()).chain(self.mains.keys());
         known.cloned().chain(recorded).collect()

@@ -1,8 +1,15 @@
 //! Whether a tunnel by VPC would survive the loss of its gateway.
 
-use super::{FAILOVER, TunnelStatus, set};
+use super::{FAILOVER, SWITCHED_PARTLY, TunnelStatus, set};
 use crate::vpc::objects::Tunnel;
 use crate::vpc::state::State;
+
+/// Says what a switch on purpose left with the gateway that was the main one.
+pub(super) fn set_what_stayed(status: &mut TunnelStatus, state: &State, tunnel: &Tunnel) {
+    let stayed = tunnel.local_vpc().and_then(|vpc| Some((vpc, state.stayed(vpc)?)));
+    let Some((vpc, stayed)) = stayed else { return status.conditions.remove(SWITCHED_PARTLY) };
+    set(status, tunnel, SWITCHED_PARTLY, true, stayed.reason(), stayed.sentence(vpc));
+}
 
 /// Says which gateway would take a tunnel over, or why none would.
 pub(super) fn set_condition(status: &mut TunnelStatus, state: &State, tunnel: &Tunnel) {
@@ -16,7 +23,7 @@ pub(super) fn set_condition(status: &mut TunnelStatus, state: &State, tunnel: &T
         );
         (false, "KubeOvnFailsOver", message)
     } else {
-        let mut ready = main.standbys.iter().filter(|name| state.is_built(name, &tunnel.key));
+        let mut ready = main.standbys.iter().filter(|name| state.is_built(name, &tunnel.key) == Some(true));
         match (ready.next(), main.standbys.first()) {
             (Some(standby), _) => (
                 true,

@@ -23,7 +23,6 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::facts::Leader;
 use crate::clusters::{Listed, list};
 
 const KUBE_SYSTEM: &str = "kube-system";
@@ -36,16 +35,28 @@ const LEASE: &str = "causeway-controller";
 /// How long a node may be silent, as the controller has it by default.
 const GRACE: i64 = 60;
 
+/// Whether a controller is at work in a cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Leader {
+    /// One holds the Lease.
+    Leads,
+    /// None does; a sentence says what is known.
+    Nobody(String),
+    /// That may not be seen.
+    #[default]
+    Unknown,
+}
+
 /// What was seen of a cluster.
-pub(super) struct Seen {
-    pub(super) state: State,
-    pub(super) leader: Leader,
+pub(crate) struct Seen {
+    pub(crate) state: State,
+    pub(crate) leader: Leader,
     /// Kinds that may not be read, and what is said about it.
-    pub(super) forbidden: Vec<String>,
+    pub(crate) forbidden: Vec<String>,
     /// Whether the kind of tunnels is installed.
-    pub(super) has_tunnels: bool,
+    pub(crate) has_tunnels: bool,
     /// Whether tunnels may be read.
-    pub(super) may_see_tunnels: bool,
+    pub(crate) may_see_tunnels: bool,
 }
 
 /// Lists of one cluster, with what could not be had.
@@ -81,7 +92,7 @@ fn each<K: DeserializeOwned, Key: Ord, V>(
 }
 
 /// Looks at everything that a tunnel rests on.
-pub(super) async fn look(client: &Client) -> kube::Result<Seen> {
+pub(crate) async fn look(client: &Client) -> kube::Result<Seen> {
     let mut lists = Lists { client, forbidden: Vec::new(), missing: Vec::new() };
     let tunnels = lists.of::<LooseTunnel>(None, ListParams::default()).await?;
     let (has_tunnels, may_see_tunnels) = (lists.missing.is_empty(), lists.forbidden.is_empty());
