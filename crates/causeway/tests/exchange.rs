@@ -171,7 +171,7 @@ async fn a_gateways_new_address_reaches_its_peers_tunnels() {
     })
     .await;
     one.built("moving0").await;
-    let moved = one.reports("moving0", "PeerMoved", "gateway cluster2/gw1 changed its address").await;
+    let moved = one.reports("moving0", "PeerMoved", "peer cluster2/gw1 changed its address").await;
     assert!(moved.note.ends_with("from 172.50.16.21 to 172.50.16.29"), "{moved:?}");
     one.comes_to_reach(FAR).await;
 }

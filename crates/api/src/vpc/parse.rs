@@ -154,21 +154,16 @@ fn bare_record(meta: &ObjectMeta) -> Option<Record> {
         Some(Ok(_)) | None => None,
     };
     let origin = origin.and_then(Result::ok);
-    let (gateway, cluster, vpc) = match (label(LOCAL_GATEWAY), label(LOCAL_CLUSTER)) {
-        (Some(gateway), Some(cluster)) => (gateway.parse().ok(), cluster.parse().ok(), label(LOCAL_VPC)),
-        _ => {
-            let (gateway, cluster) = by_name(&name, origin.as_ref());
-            // Whose name that is, nothing says: it may be a VPC's too.
-            let vpc = label(LOCAL_VPC).or_else(|| gateway.as_ref().map(ToString::to_string));
-            (gateway, cluster, vpc)
-        }
+    let (gateway, cluster) = match (label(LOCAL_GATEWAY), label(LOCAL_CLUSTER)) {
+        (Some(gateway), Some(cluster)) => (gateway.parse().ok(), cluster.parse().ok()),
+        _ => by_name(&name, origin.as_ref()),
     };
     Some(Record {
         key: key(meta)?,
         resource_version: meta.resource_version.clone().unwrap_or_default(),
         external_ip: String::new(),
         globalnet: String::new(),
-        vpc,
+        vpc: label(LOCAL_VPC),
         gateway,
         cluster,
         origin,

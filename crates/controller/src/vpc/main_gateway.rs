@@ -25,8 +25,8 @@ use crate::election::Term;
 use crate::queue::Next;
 use crate::write::{guarded, patching};
 
-/// The record, the routes, the record without what was to be moved; and one more for what changed meanwhile.
-const STEPS: usize = 4;
+/// What is handed over, the record, the routes, the record without what was to be moved; and one more for what changed meanwhile.
+const STEPS: usize = 5;
 
 impl Vpc {
     pub(super) async fn write_vpc(&self, name: &str, term: &Term) -> Next {
@@ -38,13 +38,15 @@ impl Vpc {
             };
             let done = match step {
                 Step::Nothing => return Next::Done,
-                Step::Record(task) => {
-                    if let Some(handover) = handover {
+                Step::Record(task) => match handover.filter(|_| carried.is_none()) {
+                    // What is to be written is decided anew afterwards: that may have taken seconds.
+                    Some(handover) => {
                         let flows = self.carry_flows(name, &handover, &BTreeSet::new(), term).await;
                         carried = Some((handover, flows));
+                        Ok(())
                     }
-                    self.write_vpc_record(name, task, term).await
-                }
+                    None => self.write_vpc_record(name, task, term).await,
+                },
                 Step::Routes(task) => {
                     let moved = self.move_routes(name, &task, term).await;
                     // What began between the first look and the move.
@@ -72,9 +74,15 @@ impl Vpc {
     ) -> BTreeSet<Flow> {
         let carry = async {
             let flows = self.way.datapath(&handover.from).flows(&handover.ranges).await?;
-            let new: BTreeSet<Flow> = flows.difference(known).copied().collect();
-            if !new.is_empty() && term.is_held() {
-                self.way.datapath(&handover.to).take_flows(&new).await?;
+            let mut new: BTreeSet<Flow> = flows.difference(known).copied().collect();
+            if !new.is_empty() {
+                // One that was the main one before knows many still, and would have to be told one by one.
+                let to = self.way.datapath(&handover.to);
+                let theirs = to.flows(&handover.ranges).await?;
+                new.retain(|flow| !theirs.contains(flow));
+                if !new.is_empty() && term.is_held() {
+                    to.take_flows(&new).await?;
+                }
             }
             tracing::info!(vpc, from = %handover.from.key, to = %handover.to.key, flows = new.len(), "flows are handed over");
             Ok(flows)
@@ -98,14 +106,19 @@ impl Vpc {
     }
 
     async fn write_vpc_record(&self, name: &str, task: RecordTask, term: &Term) -> Result<(), Next> {
-        if let RecordTask::Update { object, .. } = &task {
-            self.announce_main(name, object.labels.get(LOCAL_GATEWAY), term);
-        }
+        let before = self.desk.state().recorded_main(name).map(ToString::to_string);
+        let now = match &task {
+            RecordTask::Update { object, .. } => object.labels.get(LOCAL_GATEWAY).cloned(),
+            RecordTask::Nothing | RecordTask::Create(_) | RecordTask::Delete(..) => None,
+        };
         let gone = match &task {
             RecordTask::Delete(key, _) => Some(key.clone()),
             RecordTask::Nothing | RecordTask::Create(_) | RecordTask::Update { .. } => None,
         };
         let written = record::carry_out(term, &self.house.client, task, "own").await?;
+        if let (Some(from), Some(to)) = (before, now) {
+            self.announce_main(name, &from, &to, term);
+        }
         if let Some(record) = written.as_ref().and_then(parse::record) {
             self.desk.tell(Event::Records(Change::Put(record.key.clone(), record)));
         } else if let Some(key) = gone {
@@ -115,13 +128,11 @@ impl Vpc {
     }
 
     /// Says on the tunnels of a VPC that another gateway carries them from now on.
-    fn announce_main(&self, vpc: &str, to: Option<&String>, term: &Term) {
-        let state = self.desk.state();
-        let from = state.recorded_main(vpc).map(ToString::to_string);
-        let (Some(from), Some(to)) = (from, to) else { return };
-        if from == *to {
+    fn announce_main(&self, vpc: &str, from: &str, to: &str, term: &Term) {
+        if from == to {
             return;
         }
+        let state = self.desk.state();
         tracing::info!(vpc, from, to, "another gateway is the main one");
         let note = format!("gateway {to} of VPC {vpc} takes over from {from}");
         for tunnel in state.tunnels().filter(|tunnel| tunnel.is_from_vpc(vpc)).take(ANNOUNCED) {
