@@ -20,7 +20,7 @@ if [[ ! -x $folder/coredns ]]; then
 fi
 if [[ ! -x $folder/coredns ]]; then
   go=$(./go.sh)
-  say "CoreDNS $(sed -n 's/^\tgithub.com\/coredns\/coredns //p' dns/go.mod) from its Go module; on two cores some two minutes"
+  say "CoreDNS $(sed -n 's/^\tgithub.com\/coredns\/coredns //p' dns/go.mod) from its Go module; on two cores some three minutes"
   begun=$SECONDS
   (cd dns && env CGO_ENABLED=0 GOFLAGS='-trimpath -buildvcs=false -mod=readonly' \
     nice "$go" build -ldflags '-s -w' -o "$folder/coredns.new" . >"$folder/log" 2>&1) ||

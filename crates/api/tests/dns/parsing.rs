@@ -7,7 +7,7 @@ use causeway_api::dns::{LooseForward, parse, patch, record};
 use causeway_api::vpc::foreign::kube_ovn;
 use causeway_core::dns::Route;
 use causeway_core::dns::annotation::Routes;
-use causeway_core::dns::deployment::{Inherited, Want, plan};
+use causeway_core::dns::deployment::{Inherited, Script, Want, plan};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ fn a_script_is_the_word_after_the_shells_flag_wherever_that_is() {
         (json!({ "name": "x" }), None),
     ] {
         let found = object::<Container>(container.clone()).script();
-        assert_eq!(found.as_ref().map(|it| it.text()), script, "{container}");
+        assert_eq!(found.as_ref().map(Script::text), script, "{container}");
     }
 }
 
