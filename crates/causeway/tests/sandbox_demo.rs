@@ -76,6 +76,29 @@ fn failover_shows_when_the_standby_took_over_and_what_it_cost() {
 }
 
 #[test]
+fn a_gateway_that_dies_in_silence_is_missed_by_its_standby() {
+    let output = demo(&["failover", "--silent", "-o", "json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    assert!(output.status.success(), "{report:#}");
+    let order = ["gw1 dies", "gw2 says that gw1 is silent", "the VPC's routes lead to gw2", "through gw2"];
+    in_order(&report["demo"], &order);
+}
+
+#[test]
+fn rounds_take_turns_and_are_told_as_times_and_losses() {
+    let output = demo(&["failover", "--rounds", "2", "--tunnels", "3", "-o", "json"]);
+    let measured: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}{}", text(&output.stdout), text(&output.stderr)));
+    assert!(output.status.success(), "{measured:#}");
+    assert_eq!((&measured["tunnels"], &measured["silent"]), (&3.into(), &false.into()));
+    for name in ["written", "firstPacket", "firstAnswer"] {
+        assert_eq!(measured[name]["samplesMs"].as_array().map(Vec::len), Some(2), "{measured:#}");
+    }
+    assert!(measured["written"]["p50Ms"].as_f64() < measured["firstAnswer"]["p50Ms"].as_f64());
+    assert_eq!(measured["lost"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
 fn broker_shows_that_packets_cross_without_it_and_what_arrives_afterwards() {
     let story = story("broker");
     in_order(
@@ -138,6 +161,9 @@ fn a_demonstration_brings_tunnels_of_its_own() {
         assert_eq!(output.status.code(), Some(2), "{other:?}");
         assert!(text(&output.stderr).contains("cannot be used with"), "{}", text(&output.stderr));
     }
+    let output = demo(&["reboot", "--silent"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("--silent and --rounds are about --demo failover"), "{output:?}");
     let output = demo(&["explosion"]);
     assert!(text(&output.stderr).contains("[possible values: failover, broker, reboot]"), "{output:?}");
 }

@@ -81,6 +81,7 @@ pub(super) struct Site {
 /// Where the members meet: an API server and nothing else.
 pub(super) struct Broker {
     server: ApiServer,
+    client: Client,
 }
 
 impl Broker {
@@ -98,7 +99,7 @@ impl Broker {
         if let ApiServer::Given(given) = &server {
             given.admit_members().await.context("the broker")?;
         }
-        Ok(Broker { server })
+        Ok(Broker { server, client })
     }
 
     /// What a member gets to know of it.
@@ -111,6 +112,10 @@ impl Broker {
             }),
             ApiServer::Given(given) => given.access(&member.id(), BROKER).await.context("the broker"),
         }
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// What can be made to go wrong with it, where the server is one of ours.
@@ -190,6 +195,11 @@ impl Site {
             tasks.spawn(stand_in.run(self.exec.clone()));
             tasks.spawn(given::keep_alive(self.client.clone(), self.cluster));
         }
+    }
+
+    /// Its network, once the parts that we play have begun.
+    pub(super) fn fabric(&self) -> Option<&Fabric> {
+        self.fabric.as_deref()
     }
 
     /// Waits until the VPC's router leads a range to an address, and says when that was seen.

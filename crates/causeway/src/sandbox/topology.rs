@@ -187,6 +187,38 @@ impl Fabric {
         Ok(())
     }
 
+    /// Has a gateway fall silent as if its node had died, or lets it be heard again. Nobody is told.
+    pub(super) async fn mute(&self, pod: &PodNet, silent: bool) -> Result<(), NamespaceError> {
+        let state = if silent { "down" } else { "up" };
+        let line = |port: &String| [format!("link set dev {port} {state}")];
+        self.router.ip(&line(&pod.lan_port)).await?;
+        match &pod.underlay_port {
+            Some(port) => self.underlay.namespace.ip(&line(port)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// A network on the underlay beside the clusters, which has these addresses. The underlay's gateway leads there.
+    pub(super) async fn beside(&self, ranges: &[Ipv4Net]) -> Result<Namespace, NamespaceError> {
+        let namespace = Namespace::create("others").await?;
+        let (own, prefix) = (addresses::OTHERS, addresses::underlay().prefix_len());
+        for namespace in [&namespace, &self.underlay.namespace] {
+            namespace.sysctl(QUIET).await?;
+            namespace.sysctl(ROUTER).await?;
+        }
+        cable(&self.underlay.namespace, "underlay", "others", &namespace, ("net1", own)).await?;
+        namespace
+            .ip(&[
+                "link set dev lo up".into(),
+                format!("address add {own}/{prefix} dev net1"),
+                "link set dev net1 up".into(),
+            ])
+            .await?;
+        let ways: Vec<String> = ranges.iter().map(|range| format!("route add {range} via {own}")).collect();
+        self.underlay.namespace.ip(&ways).await?;
+        Ok(namespace)
+    }
+
     async fn set_up_workload(&self, pod: &Namespace, role: Role) -> Result<(), NamespaceError> {
         let mut lines = lan_lines(role);
         lines.push(format!("route add default via {}", addresses::ROUTER));

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::addresses::{Cluster, MAX_CLUSTERS, Role};
 use super::arrivals::{exchanged, talk, tunnels_of};
 use super::controllers::{Controller, Rooms};
-use super::demo::{Demo, Stage, Story};
+use super::demo::Stage;
 use super::folder::Folder;
 use super::marks::{self, kill_marked};
 use super::measure::{self, Measurement};
@@ -250,18 +250,18 @@ impl Sandbox {
         }
     }
 
-    /// Breaks something under traffic, while everything else goes on.
-    pub(super) async fn demonstrate(
+    /// Has something shown on it, while everything else goes on.
+    pub(super) async fn show<T>(
         &mut self,
-        demo: Demo,
         patience: Duration,
         folder: &Folder,
-    ) -> anyhow::Result<Story> {
+        what: impl AsyncFnOnce(&Stage<'_>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
         let broker = self.broker.as_ref().context("there is no broker")?;
         let (sites, progress) = (&self.sites, &self.progress);
         let stage = Stage { sites, broker, folder: folder.path(), patience, progress };
         tokio::select! {
-            story = demo.run(&stage) => story,
+            shown = what(&stage) => shown,
             error = broken(&mut self.tasks) => Err(error),
             error = broken(&mut self.controllers) => Err(error),
         }

@@ -50,12 +50,10 @@ pub(super) async fn keep_routes(client: Client, fabric: Arc<Fabric>) -> anyhow::
                 Ok(()) => true,
                 Err(error) => {
                     tracing::warn!(cluster = %fabric.cluster(), %error, "the VPC's routes; trying again");
+                    fabric.led().send_replace(Routes::new());
                     false
                 }
             };
-            if done {
-                fabric.led().send_replace(want.clone());
-            }
         }
     }
 }
@@ -109,16 +107,24 @@ fn plan(want: &Routes, have: &Routes) -> Vec<String> {
     put.chain(stale.map(|range| format!("route delete {range} proto static"))).collect()
 }
 
+/// What was put last is there unless somebody else was at it. So changes are made at once, because packets wait for them,
+/// and the look that makes sure comes afterwards.
 async fn carry_out(fabric: &Fabric, want: &Routes) -> Result<(), NamespaceError> {
+    let known = fabric.led().borrow().clone();
+    put(fabric, &plan(want, &known)).await?;
+    fabric.led().send_replace(want.clone());
     let mut show = tools::command("ip");
     show.args(["-4", "-json", "route", "show", "proto", "static"]);
     let have = observed(&fabric.router().checked(show, "").await?);
-    let lines = plan(want, &have);
+    put(fabric, &plan(want, &have)).await
+}
+
+async fn put(fabric: &Fabric, lines: &[String]) -> Result<(), NamespaceError> {
     if lines.is_empty() {
         return Ok(());
     }
     tracing::debug!(cluster = %fabric.cluster(), ?lines, "the VPC's routes");
-    fabric.router().ip(&lines).await
+    fabric.router().ip(lines).await
 }
 
 fn observed(json: &str) -> Routes {

@@ -48,7 +48,7 @@ pub(super) async fn run(stage: &Stage<'_>) -> anyhow::Result<Story> {
     stage.stands_by(near, to).await?;
     stage.stands_by(far, to).await?;
     let faults = stage.broker.faults().context("only the sandbox's own broker can be cut off")?;
-    let forwarded = Forwarded::watch(far.running.clone()).await;
+    let forwarded = Forwarded::watch(far.running.clone()).await?;
     let traffic = stage.traffic().await?;
     sleep(BEFORE).await;
     stage.progress.say("the broker does not answer any more");

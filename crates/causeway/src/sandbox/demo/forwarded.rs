@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::runtime::Handle;
+use tokio::time::sleep;
 
 use super::super::addresses::{Gateway, Role};
 use super::super::running::RunningPods;
@@ -30,12 +32,13 @@ type Samples = Arc<Mutex<Vec<Sample>>>;
 /// Counts until it is dropped.
 pub(super) struct Forwarded {
     samples: Samples,
-    _task: JoinSet<()>,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Forwarded {
     /// Counts what the gateways of a cluster forward from now on.
-    pub(super) async fn watch(running: RunningPods) -> Forwarded {
+    pub(super) async fn watch(running: RunningPods) -> anyhow::Result<Forwarded> {
         let mut counters = BTreeMap::new();
         for gateway in Gateway::ALL {
             let Some(mut counter) = Counter::open(&running, gateway).await else { continue };
@@ -43,10 +46,17 @@ impl Forwarded {
             counter.more();
             counters.insert(gateway, counter);
         }
-        let samples = Samples::default();
-        let mut task = JoinSet::new();
-        task.spawn(count(running, counters, samples.clone()));
-        Forwarded { samples, _task: task }
+        let (samples, over, runtime) = (Samples::default(), Arc::<AtomicBool>::default(), Handle::current());
+        let mut forwarded = Forwarded { samples: samples.clone(), over: over.clone(), thread: None };
+        let count = move || {
+            while !over.load(Ordering::Relaxed) {
+                count(&runtime, &running, &mut counters, &samples);
+                thread::sleep(PACE);
+            }
+        };
+        // No other work of this process is in the way of a thread.
+        forwarded.thread = Some(thread::Builder::new().name("counts".into()).spawn(count)?);
+        Ok(forwarded)
     }
 
     /// Waits until a gateway forwards something, and says when that was seen.
@@ -64,6 +74,14 @@ impl Forwarded {
     /// All that was counted.
     pub(super) fn samples(&self) -> Vec<Sample> {
         lock(&self.samples).clone()
+    }
+}
+
+impl Drop for Forwarded {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        // One that panicked has nothing more to say.
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -95,22 +113,24 @@ impl Counter {
     }
 }
 
-async fn count(running: RunningPods, mut counters: BTreeMap<Gateway, Counter>, samples: Samples) {
-    let mut pace = interval(PACE);
-    pace.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    loop {
-        pace.tick().await;
-        for gateway in Gateway::ALL {
-            let life = running.get(Role::Gateway(gateway)).map(|pod| pod.mark.clone());
-            if counters.get(&gateway).map(|counter| &counter.life) != life.as_ref() {
-                counters.remove(&gateway);
-                counters.extend(Counter::open(&running, gateway).await.map(|counter| (gateway, counter)));
-            }
-            let Some(counter) = counters.get_mut(&gateway) else { continue };
-            let (packets, at) = (counter.more(), Instant::now());
-            if packets > 0 {
-                lock(&samples).push(Sample { at, gateway, packets });
-            }
+/// Looks at each gateway once.
+fn count(
+    runtime: &Handle,
+    running: &RunningPods,
+    counters: &mut BTreeMap<Gateway, Counter>,
+    samples: &Samples,
+) {
+    for gateway in Gateway::ALL {
+        let life = running.get(Role::Gateway(gateway)).map(|pod| pod.mark.clone());
+        if counters.get(&gateway).map(|counter| &counter.life) != life.as_ref() {
+            counters.remove(&gateway);
+            let new = runtime.block_on(Counter::open(running, gateway));
+            counters.extend(new.map(|counter| (gateway, counter)));
+        }
+        let Some(counter) = counters.get_mut(&gateway) else { continue };
+        let (packets, at) = (counter.more(), Instant::now());
+        if packets > 0 {
+            lock(samples).push(Sample { at, gateway, packets });
         }
     }
 }

@@ -4,11 +4,13 @@
 //! ([`seen`]), and all that was seen becomes a [`Story`], whose [`picture`] is drawn.
 
 mod broker;
+mod crowd;
 mod failover;
 mod forwarded;
 mod logged;
 mod picture;
 mod reboot;
+mod rounds;
 mod seen;
 mod story;
 mod traffic;
@@ -24,6 +26,8 @@ use super::addresses::{Cluster, Gateway, Role};
 use super::progress::Progress;
 use super::site::{Broker, Site};
 use super::tunnel::{self, Placed};
+pub(super) use failover::Cause;
+pub(super) use rounds::{Rounds, measure};
 use seen::when;
 pub(super) use story::Story;
 use traffic::Traffic;
@@ -53,9 +57,9 @@ impl Demo {
     }
 
     /// Breaks it and watches.
-    pub(super) async fn run(self, stage: &Stage<'_>) -> anyhow::Result<Story> {
+    pub(super) async fn run(self, stage: &Stage<'_>, cause: Cause) -> anyhow::Result<Story> {
         match self {
-            Demo::Failover => failover::run(stage).await,
+            Demo::Failover => failover::run(stage, cause).await,
             Demo::Broker => broker::run(stage).await,
             Demo::Reboot => reboot::run(stage).await,
         }

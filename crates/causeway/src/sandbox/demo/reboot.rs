@@ -26,7 +26,7 @@ const GATEWAY: Gateway = Gateway::Gw1;
 pub(super) async fn run(stage: &Stage<'_>) -> anyhow::Result<Story> {
     let [near, far] = stage.pair()?;
     let name = GATEWAY.name();
-    let forwarded = Forwarded::watch(near.running.clone()).await;
+    let forwarded = Forwarded::watch(near.running.clone()).await?;
     let traffic = stage.traffic().await?;
     sleep(BEFORE).await;
     stage.progress.say(&format!("restarting {}'s gateway {name} under traffic", near.cluster));

@@ -252,7 +252,7 @@ mod tests {
         let answered = text.lines().find(|line| line.contains("answered")).expect("a strip");
         let (_, strip) = answered.split_once("answered").expect("its name");
         let strip: Vec<char> = strip.trim_start().chars().collect();
-        assert_eq!(strip.iter().filter(|cell| **cell == '·').count(), 15, "{text}");
+        assert_eq!(strip.iter().filter(|cell| **cell == '·').count(), 30, "{text}");
         assert!(
             text.contains("  a       0.0 ms  it is lost\n  b      40.0 ms  it is there again\n"),
             "{text}"

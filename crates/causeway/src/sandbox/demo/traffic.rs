@@ -1,16 +1,17 @@
 //! A steady stream of numbered questions from a client to a far server: what was sent when, and what came back when.
 //!
-//! It is one flow from one port, as a connection that lives on is: whatever a gateway remembers of flows decides for it.
+//! It is one flow from one port, as a connection that lives on is: whatever a gateway remembers of flows decides for it. Threads
+//! of its own send and receive, so that no other work of this process is in their way.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use tokio::net::UdpSocket;
-use tokio::task::JoinSet;
-use tokio::time::{interval, sleep};
+use tokio::time::sleep;
 
 use super::super::echo::PORT;
 use super::super::netns::Namespace;
@@ -20,6 +21,8 @@ pub(super) const RATE: u32 = 500;
 /// How long the last questions are waited for; an answer takes less than a millisecond.
 const GRACE: Duration = Duration::from_millis(500);
 const POLL: Duration = Duration::from_millis(1);
+/// How long the receiver waits before it looks whether it should end.
+const LISTEN: Duration = Duration::from_millis(20);
 
 /// One question.
 #[derive(Clone, Copy, Debug)]
@@ -28,32 +31,47 @@ pub(super) struct Packet {
     pub(super) answered: Option<Instant>,
 }
 
-type Packets = Arc<Mutex<Vec<Packet>>>;
+/// What both threads share.
+#[derive(Default)]
+struct Flow {
+    packets: Mutex<Vec<Packet>>,
+    /// No more are sent.
+    ended: AtomicBool,
+    /// Nobody waits for answers any more.
+    over: AtomicBool,
+}
 
-/// A stream that flows until it is ended.
+impl Flow {
+    fn packets(&self) -> MutexGuard<'_, Vec<Packet>> {
+        self.packets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A stream that flows until it is ended or dropped.
 pub(super) struct Traffic {
-    packets: Packets,
-    sender: JoinSet<()>,
-    _receiver: JoinSet<()>,
+    flow: Arc<Flow>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Traffic {
     /// Starts it in a client's namespace.
     pub(super) async fn start(namespace: &Namespace, target: Ipv4Addr) -> anyhow::Result<Traffic> {
-        let socket = namespace.run(open).await?.context("cannot open a socket in the client")?;
-        let (socket, target) = (Arc::new(socket), SocketAddr::from((target, PORT)));
-        let packets = Packets::default();
-        let (mut sender, mut receiver) = (JoinSet::new(), JoinSet::new());
-        sender.spawn(send(socket.clone(), target, packets.clone()));
-        receiver.spawn(receive(socket, target, packets.clone()));
-        Ok(Traffic { packets, sender, _receiver: receiver })
+        let what = "cannot open a socket in the client";
+        let [one, other] = namespace.run(open).await?.context(what)?;
+        let (target, flow) = (SocketAddr::from((target, PORT)), Arc::<Flow>::default());
+        let mut traffic = Traffic { flow: flow.clone(), threads: Vec::new() };
+        let thread = |name: &str| thread::Builder::new().name(name.to_owned());
+        let (sending, receiving) = (flow.clone(), flow);
+        traffic.threads.push(thread("sends").spawn(move || send(&one, target, &sending))?);
+        traffic.threads.push(thread("receives").spawn(move || receive(&other, target, &receiving))?);
+        Ok(traffic)
     }
 
     /// Waits for an answer to a question that was sent after a moment, and says when it came.
     pub(super) async fn answer_since(&self, moment: Instant) -> Instant {
         loop {
             let answer = {
-                let packets = lock(&self.packets);
+                let packets = self.flow.packets();
                 let later = packets.partition_point(|packet| packet.sent < moment);
                 packets[later..].iter().filter_map(|packet| packet.answered).min()
             };
@@ -65,49 +83,57 @@ impl Traffic {
     }
 
     /// Ends it; gives every question in the order in which they were sent.
-    pub(super) async fn end(mut self) -> Vec<Packet> {
-        self.sender.shutdown().await;
+    pub(super) async fn end(self) -> Vec<Packet> {
+        self.flow.ended.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + GRACE;
-        while Instant::now() < deadline && lock(&self.packets).iter().any(|it| it.answered.is_none()) {
+        while Instant::now() < deadline && self.flow.packets().iter().any(|it| it.answered.is_none()) {
             sleep(POLL).await;
         }
-        std::mem::take(&mut *lock(&self.packets))
+        std::mem::take(&mut *self.flow.packets())
     }
 }
 
-fn lock(packets: &Packets) -> MutexGuard<'_, Vec<Packet>> {
-    packets.lock().unwrap_or_else(PoisonError::into_inner)
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        self.flow.ended.store(true, Ordering::Relaxed);
+        self.flow.over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // One that panicked has nothing more to say.
+            let _ = thread.join();
+        }
+    }
 }
 
-fn open() -> io::Result<UdpSocket> {
-    let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    socket.set_nonblocking(true)?;
-    UdpSocket::from_std(socket)
+fn open() -> io::Result<[UdpSocket; 2]> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    socket.set_read_timeout(Some(LISTEN))?;
+    Ok([socket.try_clone()?, socket])
 }
 
-async fn send(socket: Arc<UdpSocket>, target: SocketAddr, packets: Packets) {
-    // One that comes late is followed by the next at once, so the rate is what it is said to be.
-    let mut pace = interval(Duration::from_secs(1) / RATE);
-    loop {
-        pace.tick().await;
+fn send(socket: &UdpSocket, target: SocketAddr, flow: &Flow) {
+    let mut next = Instant::now();
+    while !flow.ended.load(Ordering::Relaxed) {
         let number = {
-            let mut packets = lock(&packets);
+            let mut packets = flow.packets();
             packets.push(Packet { sent: Instant::now(), answered: None });
             packets.len() - 1
         };
         // One that cannot even leave is lost like any other: its answer will be missing.
-        let _ = socket.send_to(number.to_string().as_bytes(), target).await;
+        let _ = socket.send_to(number.to_string().as_bytes(), target);
+        // One that comes late is followed by the next at once, so the rate is what it is said to be.
+        next += Duration::from_secs(1) / RATE;
+        thread::sleep(next.saturating_duration_since(Instant::now()));
     }
 }
 
-async fn receive(socket: Arc<UdpSocket>, target: SocketAddr, packets: Packets) {
+fn receive(socket: &UdpSocket, target: SocketAddr, flow: &Flow) {
     let mut buffer = [0; 64];
-    loop {
-        // An error is an ICMP message about a question that was lost.
-        let Ok((length, from)) = socket.recv_from(&mut buffer).await else { continue };
+    while !flow.over.load(Ordering::Relaxed) {
+        // An error is an ICMP message about a question that was lost, or nothing came for a while.
+        let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
         let number = std::str::from_utf8(&buffer[..length]).ok().and_then(|text| text.parse::<usize>().ok());
         let Some(number) = number.filter(|_| from == target) else { continue };
-        if let Some(packet) = lock(&packets).get_mut(number) {
+        if let Some(packet) = flow.packets().get_mut(number) {
             packet.answered.get_or_insert_with(Instant::now);
         }
     }
