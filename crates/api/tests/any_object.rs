@@ -105,7 +105,7 @@ proptest! {
         if let Some(end) = object::<TunnelEnd>(typed("TunnelEnd", ours, end), &name, &labels, &annotations)
             && let Some(parsed) = end::parse(&end)
         {
-            prop_assert_eq!(Some(parsed.on.cluster.as_str()), labels["submariner-io/clusterID"].as_str());
+            prop_assert_eq!(Some(parsed.on.cluster().as_str()), labels["submariner-io/clusterID"].as_str());
         }
         if let Some(pod) = object::<Pod>(json!({}), &name, &labels, &annotations) {
             let pod = parse::gateway_pod(&pod, "vpc-nat-gw");

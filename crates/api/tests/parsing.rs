@@ -7,7 +7,7 @@ use causeway_api::vpc::{GatewayExIp, TunnelEnd, VpcNatTunnel, VpcNatTunnelStatus
 use causeway_core::vpc::TunnelKind;
 use causeway_core::vpc::ends::Says;
 use causeway_core::vpc::nodes::NodeReport;
-use causeway_core::vpc::objects::{Ends, Peer};
+use causeway_core::vpc::objects::{Ends, Far, Place};
 use causeway_core::vpc::published::EndObject;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
@@ -293,21 +293,24 @@ fn a_floating_address_counts_once_it_is_there_and_a_claim_says_how_long_it_lasts
 
 #[test]
 fn an_end_reads_back_as_it_was_written_and_speaks_only_for_its_own_cluster() {
-    let peer = |cluster: &str, gateway: &str| Peer {
-        cluster: cluster.parse().expect("an id"),
-        gateway: gateway.parse().expect("a name"),
-    };
-    for kind in [TunnelKind::Vxlan { vni: 100, port: 4789 }, TunnelKind::Gre] {
+    let gateway = |name: &str| Place::Gateway(name.parse().expect("a name"));
+    let by_gateway = (gateway("gw1"), gateway("gw2"));
+    let by_vpc = (Place::Vpc("blue".into()), Place::Vpc("green".into()));
+    let vxlan = TunnelKind::Vxlan { vni: 100, port: 4789 };
+    for (kind, (near, far)) in [(vxlan, by_gateway.clone()), (TunnelKind::Gre, by_gateway), (vxlan, by_vpc)] {
         let says = Says { kind, mtu: Some(1450), address: "10.100.0.1/24".parse().expect("an address") };
         let end = EndObject {
             name: "ns1.demo.c1".into(),
             owner: "uid".into(),
-            on: peer("c1", "gw1"),
-            to: peer("c2", "gw2"),
+            on: Far::at("c1".parse().expect("an id"), near),
+            to: Far::at("c2".parse().expect("an id"), far),
             tunnel: "ns1/demo".parse().expect("a key"),
             says,
         };
         let mut body = end::body(&end, "broker", Some("7"));
+        let labels = body["metadata"]["labels"].as_object_mut().expect("labels");
+        // As a server has it: null takes away what another form of the tunnel had.
+        labels.retain(|_, value| !value.is_null());
         let read =
             |body: &Value| end::parse(&serde_json::from_value::<TunnelEnd>(body.clone()).expect("an end"));
         let parsed = read(&body).expect("it makes sense");
@@ -315,5 +318,28 @@ fn an_end_reads_back_as_it_was_written_and_speaks_only_for_its_own_cluster() {
         assert_eq!((parsed.says, parsed.resource_version.as_str()), (says, "7"));
         body["metadata"]["labels"]["submariner-io/clusterID"] = json!("c3");
         assert_eq!(read(&body), None, "it is published by another");
+        let new = end::body(&end, "broker", None);
+        assert!(serde_json::from_value::<TunnelEnd>(new).is_ok(), "nothing is null in one that is made");
+    }
+}
+
+#[test]
+fn an_end_by_vpc_is_nothing_to_readers_that_know_gateways_only() {
+    let end = EndObject {
+        name: "ns1.demo.c1".into(),
+        owner: "uid".into(),
+        on: Far::at("c1".parse().expect("an id"), Place::Vpc("blue".into())),
+        to: Far::at("c2".parse().expect("an id"), Place::Vpc("green".into())),
+        tunnel: "ns1/demo".parse().expect("a key"),
+        says: Says {
+            kind: TunnelKind::Gre,
+            mtu: None,
+            address: "10.100.0.1/24".parse().expect("an address"),
+        },
+    };
+    let body = end::body(&end, "broker", None);
+    for field in ["gateway", "peerGateway"] {
+        let given = body["spec"][field].as_str().expect("it is required");
+        assert!(given.parse::<causeway_core::GatewayName>().is_err(), "{field} names no gateway");
     }
 }

@@ -4,6 +4,7 @@
 mod support;
 
 use serde_json::Value;
+use support::vpcs::by_vpc;
 use support::{Cluster, Said, Sandbox};
 
 const SERVER: &str = "242.1.1.20";
@@ -225,6 +226,79 @@ const FAULTS: &[Fault] = &[
     fault(&[(There, NO_ROUTE)], &[(There, FAR_ROUTE)], ("vpc", "cluster2", "no static route")),
 ];
 
+/// The same for tunnels that name no gateway.
+const BY_VPC: &[Fault] = &[
+    fault(
+        &[(Here, "label vnt -n ns1 demo vid=0 --overwrite")],
+        &[(Here, "label vnt -n ns1 demo vid-")],
+        ("object", "cluster1", "InvalidSpec: label vid"),
+    ),
+    fault(
+        &[(
+            Here,
+            r#"patch gwx -n kube-system test-vpc-1.cluster2 --type merge -p {"spec":{"externalip":"nowhere"}}"#,
+        )],
+        &[(
+            Here,
+            r#"patch gwx -n kube-system test-vpc-1.cluster2 --type merge -p {"spec":{"externalip":"172.50.16.21"}}"#,
+        )],
+        ("record", "cluster1", "PeerInvalid"),
+    ),
+    // The peer failed over, and its record has not arrived.
+    fault(
+        &[(
+            Here,
+            r#"patch gwx -n kube-system test-vpc-1.cluster2 --type merge -p {"spec":{"externalip":"172.50.16.22"}}"#,
+        )],
+        &[(
+            Here,
+            r#"patch gwx -n kube-system test-vpc-1.cluster2 --type merge -p {"spec":{"externalip":"172.50.16.21"}}"#,
+        )],
+        ("record", "cluster1", "172.50.16.22 with 242.1.0.0/16"),
+    ),
+    fault(
+        &[(Here, "label gwx -n kube-system test-vpc-1.cluster2 localVpc=elsewhere --overwrite")],
+        &[(Here, "label gwx -n kube-system test-vpc-1.cluster2 localVpc=test-vpc-1 --overwrite")],
+        ("record", "cluster1", "PeerUnknown"),
+    ),
+    // The main gateway is on its way out, and nobody is there to let another take over.
+    fault(
+        &[(Here, "annotate pod -n kube-system vpc-nat-gw-gw1-0 ovn.kubernetes.io/gateway-")],
+        &[(Here, "annotate pod -n kube-system vpc-nat-gw-gw1-0 ovn.kubernetes.io/gateway=10.0.1.1")],
+        ("gateway", "cluster1", "the record of VPC test-vpc-1 names gw1"),
+    ),
+    fault(
+        &[(There, "label gwx -n kube-system test-vpc-1.cluster2 localVpc=elsewhere --overwrite")],
+        &[(There, "label gwx -n kube-system test-vpc-1.cluster2 localVpc=test-vpc-1 --overwrite")],
+        ("gateway", "cluster2", "no record names the main gateway of VPC test-vpc-1"),
+    ),
+    fault(
+        &[(Here, "annotate pod -n kube-system vpc-nat-gw-gw1-0 sandbox.causeway/exec=refuse")],
+        &[(Here, "annotate pod -n kube-system vpc-nat-gw-gw1-0 sandbox.causeway/exec-")],
+        ("gateway", "cluster1", "refused"),
+    ),
+    // The record names the other one already, which does not carry the tunnel yet.
+    fault(
+        &[(Here, "label gwx -n kube-system test-vpc-1.cluster1 localGateway=gw2 --overwrite")],
+        &[(Here, "label gwx -n kube-system test-vpc-1.cluster1 localGateway=gw1 --overwrite")],
+        ("link", "cluster1", "not as it should be"),
+    ),
+    fault(&[(Near, "ip link set demo down")], &[(Near, UP)], ("link", "cluster1", "it is down")),
+    fault(&[(Far, "ip link set demo down")], &[(Far, FAR_UP)], ("link", "cluster2", "it is down")),
+    fault(
+        &[(There, r#"patch vnt -n ns1 demo --type merge -p {"spec":{"remoteVpc":"elsewhere"}}"#)],
+        &[(There, r#"patch vnt -n ns1 demo --type merge -p {"spec":{"remoteVpc":"test-vpc-1"}}"#)],
+        ("peer", "cluster2", "no tunnel of cluster2 leads from that VPC to cluster1/test-vpc-1"),
+    ),
+    alone(fault(
+        &[(Far, "iptables -I INPUT -i net1 -p udp --dport 4789 -j DROP")],
+        &[(Far, "iptables -D INPUT -i net1 -p udp --dport 4789 -j DROP")],
+        ("underlay", "cluster1", "while 172.50.16.21 itself answers pings"),
+    )),
+    fault(&[(Near, NAT_GONE)], &[(Near, NAT)], ("nat", "cluster1", "no such rule")),
+    fault(&[(Here, OTHER_ROUTE)], &[(Here, ROUTE)], ("vpc", "cluster1", "leads 242.1.0.0/16 to 10.0.1.254")),
+];
+
 struct Lab {
     one: Cluster,
     two: Cluster,
@@ -241,6 +315,30 @@ impl Lab {
             };
             assert_eq!(said.code, 0, "{at:?}: {what}: {said:?}");
         }
+    }
+
+    /// Plants each fault, asks, and heals it.
+    async fn names_each(&self, faults: &[Fault]) {
+        let mut wrong = Vec::new();
+        for Fault { plant, heal, hop, cluster, found, both } in faults {
+            self.carry_out(plant).await;
+            let said = self.diagnose(*both, &["-o", "json"]).await;
+            let tunnel = &document(&said)["tunnels"][0];
+            let last = tunnel["hops"].as_array().and_then(|hops| hops.last()).cloned().unwrap_or_default();
+            let named = tunnel["broken"] == *hop && last["hop"] == *hop && last["cluster"] == *cluster;
+            let has_remedy = last["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty());
+            if !named || !has_remedy || said.code != 1 || !last["found"].to_string().contains(found) {
+                wrong.push(format!(
+                    "{plant:?} should be {hop} in {cluster} ({found}), and is: {last} {}",
+                    said.err
+                ));
+            }
+            self.carry_out(heal).await;
+        }
+        assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), faults.len(), wrong.join("\n"));
+        let healed = self.diagnose(true, &[]).await;
+        assert_eq!(healed.code, 0, "{healed:?}");
+        self.one.reaches(SERVER).await;
     }
 
     async fn diagnose(&self, both: bool, more: &[&str]) -> Said {
@@ -274,26 +372,44 @@ async fn each_fault_is_named_by_its_hop() {
         assert_eq!(well.code, 0, "{well:?}");
         assert!(well.out.contains("all is well"), "{well:?}");
     }
-    let mut wrong = Vec::new();
-    for Fault { plant, heal, hop, cluster, found, both } in FAULTS {
-        lab.carry_out(plant).await;
-        let said = lab.diagnose(*both, &["-o", "json"]).await;
-        let tunnel = &document(&said)["tunnels"][0];
-        let last = tunnel["hops"].as_array().and_then(|hops| hops.last()).cloned().unwrap_or_default();
-        let named = tunnel["broken"] == *hop && last["hop"] == *hop && last["cluster"] == *cluster;
-        let has_remedy = last["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty());
-        if !named || !has_remedy || said.code != 1 || !last["found"].to_string().contains(found) {
-            wrong.push(format!(
-                "{plant:?} should be {hop} in {cluster} ({found}), and is: {last} {}",
-                said.err
-            ));
-        }
-        lab.carry_out(heal).await;
+    lab.names_each(FAULTS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_fault_of_a_tunnel_by_vpc_is_named_by_its_hop_and_a_missing_standby_is_told() {
+    let sandbox = Sandbox::start(&["--bare", "--iptables", "nft"]).await;
+    let lab = Lab { one: sandbox.cluster(1).await, two: sandbox.cluster(2).await };
+    lab.one.create(&by_vpc(&lab.two, 1)).await;
+    lab.two.create(&by_vpc(&lab.one, 2)).await;
+    lab.one.comes_to_reach(SERVER).await;
+    for cluster in [&lab.one, &lab.two] {
+        cluster.up("demo").await;
+        cluster.stands_by("gw2").await;
+        sandbox.hold(cluster).await;
     }
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), FAULTS.len(), wrong.join("\n"));
-    let healed = lab.diagnose(true, &[]).await;
-    assert_eq!(healed.code, 0, "{healed:?}");
-    lab.one.reaches(SERVER).await;
+    for both in [true, false] {
+        let well = lab.diagnose(both, &[]).await;
+        assert_eq!(well.code, 0, "{well:?}");
+        let words = ["all is well", "main gateway gw1 of VPC test-vpc-1", "gw2 would take over"];
+        assert!(words.iter().all(|words| well.out.contains(words)), "{well:?}");
+    }
+    // Packets cross while nobody would take over: that is said, and no fault.
+    let standby = async |plant: &str, heal: &str, words: &str| {
+        lab.one.in_gateway("gw2", plant).await.ok();
+        let said = lab.diagnose(true, &[]).await;
+        assert_eq!(said.code, 0, "{said:?}");
+        let note = said.out.lines().find(|line| line.starts_with("note: cluster1: ") && line.contains(words));
+        assert!(note.is_some(), "{words}: {said:?}");
+        lab.one.in_gateway("gw2", heal).await.ok();
+    };
+    let heal = "ip link set demo up && ip route replace 242.1.0.0/16 dev demo proto 157";
+    standby("ip link set demo down", heal, "gw2 would take over, and does not hold all of ns1/demo").await;
+    let annotation = "annotate pod -n kube-system vpc-nat-gw-gw2-0 ovn.kubernetes.io/gateway";
+    lab.carry_out(&[(Here, &format!("{annotation}-"))]).await;
+    standby("true", "true", "no other gateway of VPC test-vpc-1 is ready to take over if gw1 is lost: ")
+        .await;
+    lab.carry_out(&[(Here, &format!("{annotation}=10.0.1.1"))]).await;
+    lab.names_each(BY_VPC).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@ mod support;
 
 use serde_json::{Value, json};
 use support::tunnels::{NS, condition, join, vxlan, with_vni};
+use support::vpcs::{TUNNEL, VPC, joined};
 use support::{Cluster, PATIENCE, Sandbox};
 
 const MEETING: &str = "submariner-k8s-broker";
@@ -222,4 +223,49 @@ async fn an_end_in_anothers_name_hides_no_mismatch_and_is_named() {
     );
     broker.kubectl(&["delete", KIND, "-n", MEETING, "ns0.a.cluster2"]).await.ok();
     says(&one, "pair0", "True", "Agreed").await;
+}
+
+#[tokio::test]
+async fn ends_by_vpc_are_compared_too_and_follow_a_tunnel_that_changes_its_form() {
+    let (sandbox, one, two) = joined().await;
+    let broker = sandbox.broker().await;
+    for cluster in [&one, &two] {
+        says(cluster, TUNNEL, "True", "Agreed").await;
+    }
+    let ours = async |what: &str, fits: &dyn Fn(&Value) -> bool| {
+        let look = async || {
+            let all = ends(&broker).await;
+            let ours = all.into_iter().find(|end| end["metadata"]["name"] == "ns1.demo.cluster1");
+            let ours = ours.unwrap_or_default();
+            if fits(&ours) { Ok(()) } else { Err(ours.to_string()) }
+        };
+        broker.until(what, PATIENCE, look).await;
+    };
+    ours("an end between VPCs", &|end| {
+        let labels = &end["metadata"]["labels"];
+        (&labels["localVpc"], &labels["remoteVpc"]) == (&json!(VPC), &json!(VPC))
+            && (&end["spec"]["gateway"], &end["spec"]["peerGateway"]) == (&json!(""), &json!(""))
+            && end["spec"]["mtu"] == 1450
+    })
+    .await;
+    vid(&two, TUNNEL, 1234).await;
+    assert_eq!(
+        says(&one, TUNNEL, "False", "PeerMismatch").await,
+        "this end is VXLAN 100, cluster2/test-vpc-1 says 1234 (TunnelEnd ns1.demo.cluster2)"
+    );
+    vid(&one, TUNNEL, 1234).await;
+    for cluster in [&one, &two] {
+        says(cluster, TUNNEL, "True", "Agreed").await;
+    }
+    // It is between gateways now, and the other end is not.
+    let by_gateway = json!({
+        "remoteCluster": null, "remoteVpc": null, "localVpc": null,
+        "clusterId": "cluster2", "gatewayName": "gw1", "natGwDp": "gw1",
+    });
+    one.patch_spec(TUNNEL, by_gateway).await;
+    says(&one, TUNNEL, "Unknown", "NotSaid").await;
+    ours("an end between gateways", &|end| {
+        end["spec"]["gateway"] == "gw1" && end["metadata"]["labels"]["localVpc"].is_null()
+    })
+    .await;
 }

@@ -11,7 +11,7 @@ use causeway_core::vpc::mains::{self, Moving};
 use causeway_core::vpc::member::{Member, MembershipTask, Renewal, membership};
 use causeway_core::vpc::naming::{copy_name, home_name, vpc_home_name, vpc_name};
 use causeway_core::vpc::objects::{
-    Eip, Ends, GatewayPod, ListedRoute, NodeHealth, Peer, PodRef, StaticRoute, Subnet, Switch,
+    Eip, Ends, Far, GatewayPod, ListedRoute, NodeHealth, Peer, Place, PodRef, StaticRoute, Subnet, Switch,
     TUNNEL_FINALIZER, Tunnel, TunnelSpec, Vpc, VpcGateway, Workload,
 };
 use causeway_core::vpc::published::{EndTask, publish};
@@ -207,14 +207,19 @@ fn any_change<K: Ord + Clone + std::fmt::Debug + 'static, V: Clone + std::fmt::D
 
 /// An end at the broker: of our own tunnels, or of another cluster's that lead here.
 fn any_end(theirs: bool) -> impl Strategy<Value = (String, End)> {
-    let tunnel = (any_tunnel_key(), any_gateway(), any_peer(), any_kind());
+    let places = (any_gateway(), any_peer(), prop::bool::weighted(0.3));
+    let places = places.prop_map(|(gateway, peer, by_vpc)| match by_vpc {
+        true => (Place::Vpc("v".into()), Far::Vpc { cluster: name("a-c1"), vpc: "w".into() }),
+        false => (Place::Gateway(gateway), Far::Gateway(peer)),
+    });
+    let tunnel = (any_tunnel_key(), places, any_kind());
     (tunnel, 1..3_u8, 0..2_u32, prop::bool::weighted(0.1), prop::bool::weighted(0.1)).prop_map(
-        move |((tunnel, gateway, peer, kind), host, mtu, deleting, misnamed)| {
-            let own = Peer { cluster: name("c1"), gateway };
+        move |((tunnel, (place, peer), kind), host, mtu, deleting, misnamed)| {
+            let own = Far::at(name("c1"), place);
             let (on, to) = if theirs { (peer, own) } else { (own, peer) };
             let says = Says { kind, mtu: Some(1449 + mtu), address: name(&format!("10.100.0.{host}/24")) };
             let name_at_home = if misnamed { "odd" } else { tunnel.name() };
-            let called = format!("{}.{name_at_home}.{}", tunnel.namespace(), on.cluster);
+            let called = format!("{}.{name_at_home}.{}", tunnel.namespace(), on.cluster());
             let end = End {
                 name: called.clone(),
                 resource_version: host.to_string(),

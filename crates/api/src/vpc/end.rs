@@ -2,10 +2,11 @@
 #![allow(unreachable_pub, reason = "the schema derive repeats the struct inside a function")]
 #![allow(clippy::duplicated_attributes, reason = "columns differ in their names only")]
 
+use causeway_core::GatewayName;
 use causeway_core::vpc::ends::{End, Says};
-use causeway_core::vpc::exchange::ORIGIN;
-use causeway_core::vpc::objects::Peer;
-use causeway_core::vpc::published::{EndObject, OWNER, PEER_CLUSTER};
+use causeway_core::vpc::exchange::{LOCAL_VPC, ORIGIN};
+use causeway_core::vpc::objects::{Far, Peer, Place};
+use causeway_core::vpc::published::{EndObject, OWNER, PEER_CLUSTER, PEER_VPC};
 use causeway_core::vpc::want::TunnelKind;
 use kube::{CustomResource, KubeSchema, ResourceExt};
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,8 @@ use super::tunnel::TunnelType;
     printcolumn(name = "Gateway", type_ = "string", json_path = ".spec.gateway"),
     printcolumn(name = "PeerCluster", type_ = "string", json_path = ".spec.peerCluster"),
     printcolumn(name = "PeerGateway", type_ = "string", json_path = ".spec.peerGateway"),
+    printcolumn(name = "VPC", type_ = "string", json_path = ".metadata.labels.localVpc"),
+    printcolumn(name = "PeerVPC", type_ = "string", json_path = ".metadata.labels.remoteVpc"),
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
     printcolumn(name = "VNI", type_ = "integer", json_path = ".spec.vni"),
     printcolumn(name = "MTU", type_ = "integer", json_path = ".spec.mtu"),
@@ -41,13 +44,13 @@ pub struct TunnelEndSpec {
     /// The cluster that the end is in.
     #[schemars(length(max = 63))]
     pub cluster: String,
-    /// Its gateway.
+    /// Its gateway; empty where the tunnel is by VPC, which the label `localVpc` names then. Older readers pass such ends over.
     #[schemars(length(max = 63))]
     pub gateway: String,
     /// The cluster of the other end.
     #[schemars(length(max = 63))]
     pub peer_cluster: String,
-    /// The gateway of the other end.
+    /// The gateway of the other end; empty where the tunnel is by VPC, which the label `remoteVpc` names then.
     #[schemars(length(max = 63))]
     pub peer_gateway: String,
     /// The `VpcNatTunnel` that declares it: namespace and name.
@@ -86,15 +89,20 @@ pub fn parse(object: &TunnelEnd) -> Option<End> {
         }
         (TunnelType::Vxlan, ..) => return None,
     };
-    let peer = |cluster: &str, gateway: &str| {
-        Some(Peer { cluster: cluster.parse().ok()?, gateway: gateway.parse().ok()? })
+    let named = |vpc: &str| label(vpc).filter(|vpc| vpc.parse::<GatewayName>().is_ok());
+    let far = |cluster: &str, gateway: &str, vpc: &str| {
+        let cluster = cluster.parse().ok()?;
+        Some(match named(vpc).filter(|_| gateway.is_empty()) {
+            Some(vpc) => Far::Vpc { cluster, vpc: vpc.into() },
+            None => Far::Gateway(Peer { cluster, gateway: gateway.parse().ok()? }),
+        })
     };
     Some(End {
         name: object.name_any(),
         resource_version: object.resource_version().unwrap_or_default(),
         deleting: object.metadata.deletion_timestamp.is_some(),
-        on: peer(&spec.cluster, &spec.gateway)?,
-        to: peer(&spec.peer_cluster, &spec.peer_gateway)?,
+        on: far(&spec.cluster, &spec.gateway, LOCAL_VPC)?,
+        to: far(&spec.peer_cluster, &spec.peer_gateway, PEER_VPC)?,
         tunnel: spec.tunnel.parse().ok()?,
         says: Says {
             kind,
@@ -108,24 +116,34 @@ pub fn parse(object: &TunnelEnd) -> Option<End> {
 /// The object of an end; over the version given, if there is one. What is not said is null, so that a patch unsets it.
 pub fn body(end: &EndObject, namespace: &str, version: Option<&str>) -> Value {
     let EndObject { name, owner, on, to, tunnel, says } = end;
+    let (cluster, peer_cluster) = (on.cluster().as_str(), to.cluster().as_str());
+    let (near, far) = (on.place(), to.place());
     let (vni, port) = match says.kind {
         TunnelKind::Vxlan { vni, port } => (Some(vni), Some(port)),
         TunnelKind::Gre => (None, None),
     };
+    let mut labels = json!({ ORIGIN: cluster, PEER_CLUSTER: peer_cluster, OWNER: owner });
+    for (label, place) in [(LOCAL_VPC, &near), (PEER_VPC, &far)] {
+        match place {
+            Place::Vpc(vpc) => labels[label] = json!(vpc),
+            // One that is there already may have been by VPC before.
+            Place::Gateway(_) if version.is_some() => labels[label] = Value::Null,
+            Place::Gateway(_) => {}
+        }
+    }
+    let gateway = |place: &Place| match place {
+        Place::Gateway(gateway) => gateway.to_string(),
+        Place::Vpc(_) => String::new(),
+    };
     json!({
         "apiVersion": "kubeovn.ustc.io/v1",
         "kind": "TunnelEnd",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": { ORIGIN: on.cluster.as_str(), PEER_CLUSTER: to.cluster.as_str(), OWNER: owner },
-            "resourceVersion": version,
-        },
+        "metadata": { "name": name, "namespace": namespace, "labels": labels, "resourceVersion": version },
         "spec": {
-            "cluster": on.cluster.as_str(),
-            "gateway": on.gateway.as_str(),
-            "peerCluster": to.cluster.as_str(),
-            "peerGateway": to.gateway.as_str(),
+            "cluster": cluster,
+            "gateway": gateway(&near),
+            "peerCluster": peer_cluster,
+            "peerGateway": gateway(&far),
             "tunnel": tunnel.to_string(),
             "type": says.kind.as_str(),
             "vni": vni,

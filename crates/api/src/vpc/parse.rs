@@ -106,10 +106,15 @@ fn ends(spec: &VpcNatTunnelSpec) -> Result<Ends, Invalid> {
             peer: Peer { cluster: cluster.parse()?, gateway: gateway.parse()? },
         }),
         ((None, None, None), (Some(cluster), Some(remote), Some(local))) => {
-            Ok(Ends::ByVpc { local: local.clone(), cluster: cluster.parse()?, remote: remote.clone() })
+            Ok(Ends::ByVpc { local: vpc_name(local)?, cluster: cluster.parse()?, remote: vpc_name(remote)? })
         }
         _ => Err(Invalid::Form),
     }
+}
+
+/// A VPC's name becomes a label's value, as a gateway's does.
+fn vpc_name(text: &str) -> Result<String, Invalid> {
+    text.parse().map(|name: GatewayName| name.to_string())
 }
 
 fn tunnel_status(status: &VpcNatTunnelStatus) -> TunnelStatus {
@@ -120,6 +125,7 @@ fn tunnel_status(status: &VpcNatTunnelStatus) -> TunnelStatus {
         interface_addr: status.interface_addr.clone(),
         kind: status.kind.clone(),
         gateway: status.local_gw.clone(),
+        standbys: status.standbys.clone(),
         globalnet: status.globalnet_cidr.clone(),
         remote_globalnet: status.remote_globalnet_cidr.clone(),
         round_trip: status.round_trip_milliseconds,

@@ -45,7 +45,7 @@ pub enum TunnelType {
         .field_path(".spec.type"),
     printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#, description = "Whether the tunnel carries traffic"),
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type", description = "gre or vxlan"),
-    printcolumn(name = "Gateway", type_ = "string", json_path = ".spec.natGwDp", description = "The gateway of this cluster"),
+    printcolumn(name = "Gateway", type_ = "string", json_path = ".status.localGw", description = "The gateway of this cluster that carries it"),
     printcolumn(name = "Local", type_ = "string", json_path = ".status.internalIp", description = "Its address outside"),
     printcolumn(name = "Remote", type_ = "string", json_path = ".status.remoteIp", description = "The peer's address outside"),
     printcolumn(name = "Peer", type_ = "string", json_path = ".status.peer", description = "The peer's cluster and gateway"),
@@ -131,10 +131,13 @@ pub struct VpcNatTunnelStatus {
     /// The gateway that the tunnel is built on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local_gw: Option<String>,
-    /// The same, in the form by gateway.
+    /// By VPC: the gateways that hold the tunnel too and would take over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub standbys: Vec<String>,
+    /// The same as `localGw`, in the form by gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nat_gw_dp: Option<String>,
-    /// The peer's cluster and gateway.
+    /// The peer's cluster and gateway, or VPC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
     /// This cluster's range of global addresses.
@@ -158,7 +161,8 @@ pub struct VpcNatTunnelStatus {
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Ready, Programmed, Reachable, PeerAgrees, LastKnown, Routed, Underlay, SegmentSize, CleanupBlocked; those of others are kept.
+    /// Ready, Programmed, Reachable, PeerAgrees, LastKnown, Routed, Failover, SwitchedPartly, Underlay, MTU, SegmentSize, CleanupBlocked;
+    /// those of others are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,

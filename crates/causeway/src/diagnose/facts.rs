@@ -3,10 +3,10 @@
 use std::net::Ipv4Addr;
 
 use causeway_core::vpc::have::Have;
-use causeway_core::vpc::objects::{Peer, Tunnel};
+use causeway_core::vpc::objects::{self, Tunnel};
 use causeway_core::vpc::outcome::Hindrance;
 use causeway_core::vpc::{Action, Inbound, Problem, TunnelWant};
-use causeway_core::{LinkName, ObjectKey};
+use causeway_core::{GatewayName, LinkName, ObjectKey};
 use causeway_datapath::vpc::Answers;
 
 pub(super) use crate::look::Leader;
@@ -32,7 +32,7 @@ pub(super) enum Far {
         /// How that cluster is called here.
         cluster: String,
         /// The end that it should lead to.
-        to: Peer,
+        to: objects::Far,
     },
     /// It was seen.
     Seen(Box<End>),
@@ -46,6 +46,8 @@ pub(super) struct End {
     pub(super) tunnel: Tunnel,
     /// Why it cannot be built, from objects alone: what the controller would say.
     pub(super) trouble: Option<Reason>,
+    /// By VPC: who its main gateway is, and should be.
+    pub(super) role: Option<Role>,
     /// The pod of its gateway.
     pub(super) pod: Option<ObjectKey>,
     /// What its gateway should hold for it.
@@ -57,6 +59,20 @@ pub(super) struct End {
     /// What packets said, if they were asked.
     pub(super) answers: Option<Result<Answers, Unlooked>>,
     pub(super) leader: Leader,
+}
+
+/// Which gateway of a VPC carries its tunnels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Role {
+    pub(super) vpc: String,
+    /// The one that should.
+    pub(super) main: GatewayName,
+    /// The one that the VPC's record names.
+    pub(super) recorded: Option<GatewayName>,
+    /// Why that one cannot, if it cannot.
+    pub(super) unfit: Option<String>,
+    /// Those that could take over.
+    pub(super) standbys: Vec<GatewayName>,
 }
 
 /// Why something is not as it should be, as conditions say it.

@@ -6,7 +6,7 @@ use causeway_core::vpc::outcome::Hindrance;
 use causeway_core::vpc::status::CLEANUP_BLOCKED;
 use causeway_core::vpc::{Action, LAN_LINK, LinkKind, Problem, TunnelKind, UNDERLAY_LINK};
 
-use super::facts::{End, Held, Leader, Unlooked, Wanted};
+use super::facts::{End, Held, Leader, Role, Unlooked, Wanted};
 use super::finding::{Finding, Hop};
 use super::reasons::trouble;
 
@@ -34,10 +34,7 @@ pub(super) fn object(end: &End) -> Option<Finding> {
 
 /// What the peer published of itself, as it arrived here; `far` is what the peer itself was seen to have.
 pub(super) fn record(end: &End, far: Option<&End>) -> Option<Finding> {
-    let peer = match &end.tunnel.spec.as_ref().ok()?.ends {
-        Ends::ByGateway { peer, .. } => peer.to_string(),
-        Ends::ByVpc { cluster, remote, .. } => format!("{cluster}/{remote}"),
-    };
+    let peer = end.tunnel.spec.as_ref().ok()?.ends.far().named();
     let finding = Finding::ok(Hop::Record, &end.cluster, format!("an address and a range of {peer}"), "");
     if let Some(finding) = trouble(end, &finding) {
         return Some(finding);
@@ -61,19 +58,44 @@ pub(super) fn record(end: &End, far: Option<&End>) -> Option<Finding> {
 
 /// The gateway's pod, and whether commands can be run in it.
 pub(super) fn gateway(end: &End) -> Option<Finding> {
-    let name = match &end.tunnel.spec.as_ref().ok()?.ends {
-        Ends::ByGateway { gateway, .. } => gateway.to_string(),
-        Ends::ByVpc { local, .. } => local.clone(),
+    let name = match (&end.tunnel.spec.as_ref().ok()?.ends, &end.role) {
+        (Ends::ByGateway { gateway, .. }, _) => format!("gateway {gateway}"),
+        (Ends::ByVpc { local, .. }, None) => format!("a main gateway of VPC {local}"),
+        (Ends::ByVpc { local, .. }, Some(role)) => format!("main gateway {} of VPC {local}", role.main),
     };
-    let finding = Finding::ok(Hop::Gateway, &end.cluster, format!("gateway {name} that runs commands"), "");
+    let finding = Finding::ok(Hop::Gateway, &end.cluster, format!("{name} that runs commands"), "");
     if let Some(finding) = trouble(end, &finding) {
         return Some(finding);
     }
+    if let Some(found) = end.role.as_ref().and_then(waits_for_another) {
+        return Some(finding.broken(found, repair(end)));
+    }
     let pod = end.pod.as_ref()?;
     Some(match end.held.as_ref()? {
-        Ok(_) => Finding { found: format!("pod {pod}"), ..finding },
+        Ok(_) => Finding { found: format!("pod {pod}{}", stood_by(end)), ..finding },
         Err(unlooked) => unlooked_at(finding, unlooked),
     })
+}
+
+/// Who would take over.
+fn stood_by(end: &End) -> String {
+    let standbys = end.role.iter().flat_map(|role| &role.standbys).map(ToString::to_string);
+    match standbys.collect::<Vec<_>>().join(", ") {
+        names if names.is_empty() => String::new(),
+        names => format!("; {names} would take over"),
+    }
+}
+
+/// The main gateway of a VPC is one that cannot be, and another one should be.
+fn waits_for_another(Role { vpc, main, recorded, unfit, .. }: &Role) -> Option<String> {
+    if recorded.as_ref() == Some(main) {
+        return None;
+    }
+    let Some(recorded) = recorded else {
+        return Some(format!("no record names the main gateway of VPC {vpc} yet"));
+    };
+    let why = unfit.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+    Some(format!("the record of VPC {vpc} names {recorded}{why}, and not {main}"))
 }
 
 pub(super) fn unlooked_at(finding: Finding, unlooked: &Unlooked) -> Finding {

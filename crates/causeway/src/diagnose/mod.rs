@@ -14,6 +14,7 @@ mod hops;
 mod reasons;
 mod said;
 mod site;
+mod standby;
 mod view;
 mod walk;
 #[cfg(test)]
@@ -23,7 +24,7 @@ use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
 
-use causeway_core::vpc::objects::{Ends, Peer, Tunnel};
+use causeway_core::vpc::objects::{self, Tunnel};
 use causeway_datapath::vpc::Beyond;
 use clap::ValueEnum;
 use futures::StreamExt;
@@ -152,8 +153,9 @@ async fn diagnose(args: &Args, reached: Reached) -> Document {
     }
     let walks = chosen.into_iter().map(|tunnel| follow(near, &others, tunnel, args.to));
     let mut walks = futures::stream::iter(walks).buffered(AT_ONCE);
-    while let Some(diagnosis) = walks.next().await {
+    while let Some((diagnosis, notes)) = walks.next().await {
         document.push(diagnosis);
+        notes.into_iter().for_each(|note| document.warn(note));
     }
     drop(walks);
     document.done()
@@ -189,26 +191,33 @@ async fn see((context, cluster): (Option<String>, Result<Cluster, Trouble>)) -> 
 }
 
 /// Looks at both ends of a tunnel at once, and walks.
-async fn follow(near: &Site, others: &[&Site], tunnel: &Tunnel, target: Option<Ipv4Addr>) -> Diagnosis {
+async fn follow(
+    near: &Site,
+    others: &[&Site],
+    tunnel: &Tunnel,
+    target: Option<Ipv4Addr>,
+) -> (Diagnosis, Vec<String>) {
     let beyond = target.map_or(Beyond::Router, Beyond::Target);
     let (end, far) = tokio::join!(near.end(tunnel, beyond), other_end(near, others, tunnel));
     let is_behind =
         |target: &Ipv4Addr| end.want.as_ref().is_none_or(|want| want.tunnel.remote_range.contains(*target));
     let now = Timestamp::now().as_second();
     let facts = Facts { target: target.filter(is_behind), near: end, far, now };
-    Diagnosis::new(&near.name, tunnel, walk::walk(&facts))
+    let notes = standby::notes(near, &facts.near).await;
+    (Diagnosis::new(&near.name, tunnel, walk::walk(&facts)), notes)
 }
 
 async fn other_end(near: &Site, others: &[&Site], tunnel: &Tunnel) -> Far {
-    let Ok(Ends::ByGateway { gateway, peer }) = tunnel.spec.as_ref().map(|spec| &spec.ends) else {
+    let Ok(ends) = tunnel.spec.as_ref().map(|spec| &spec.ends) else {
         return Far::NotGiven;
     };
-    let is_peers = |site: &&&Site| site.seen.state.cluster() == Some(&peer.cluster);
+    let peer = ends.far();
+    let is_peers = |site: &&&Site| site.seen.state.cluster() == Some(peer.cluster());
     let (Some(site), Some(own)) = (others.iter().find(is_peers), near.seen.state.cluster()) else {
         return Far::NotGiven;
     };
-    let to = Peer { cluster: own.clone(), gateway: gateway.clone() };
-    match site.tunnel_between(&peer.gateway, &to) {
+    let to = objects::Far::at(own.clone(), ends.near());
+    match site.tunnel_between(&peer.place(), &to) {
         Some(tunnel) => Far::Seen(Box::new(site.end(tunnel, Beyond::Nothing).await)),
         None => Far::NoneBack { cluster: site.name.clone(), to },
     }

@@ -1,16 +1,21 @@
 //! Why an end cannot be built, in the controller's words: which hop each reason is about, and what to do.
 
+use causeway_core::vpc::objects::Ends;
 use causeway_core::vpc::status::READY;
 
 use super::facts::End;
 use super::finding::{Finding, Hop};
 
 /// Which hop a reason of the controller's is about, and what to do about it.
-fn about(reason: &str) -> (Hop, &'static str) {
+fn about(reason: &str, by_vpc: bool) -> (Hop, &'static str) {
     match reason {
         "ClusterIncomplete" => {
             (Hop::Object, "mend Submariner's objects of this cluster, or give the controller the flags named")
         }
+        "PeerUnknown" if by_vpc => (
+            Hop::Record,
+            "check remoteCluster and remoteVpc; has that VPC a gateway that is ready, is its cluster joined to the broker?",
+        ),
         "PeerUnknown" => (
             Hop::Record,
             "check clusterId and gatewayName; is that gateway ready, is its cluster joined to the broker?",
@@ -54,6 +59,7 @@ pub(super) fn trouble(end: &End, finding: &Finding) -> Option<Finding> {
     let said = said.map(|ready| (ready.reason.as_str(), ready.message.as_str()));
     let seen = end.trouble.as_ref().map(|trouble| (trouble.reason.as_str(), trouble.message.as_str()));
     let (reason, message) = said.or(seen)?;
-    let (hop, remedy) = about(reason);
+    let by_vpc = end.tunnel.spec.as_ref().is_ok_and(|spec| matches!(spec.ends, Ends::ByVpc { .. }));
+    let (hop, remedy) = about(reason, by_vpc);
     (hop == finding.hop).then(|| finding.clone().broken(format!("{reason}: {message}"), remedy))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use causeway_api::vpc::parse::GATEWAY_CONTAINER;
 use causeway_controller::vpc::exec::PodExec;
 use causeway_core::vpc::have::Have;
-use causeway_core::vpc::objects::{Ends, Peer, Tunnel};
+use causeway_core::vpc::objects::{self, Ends, Place, Tunnel};
 use causeway_core::vpc::outcome::Hindrance;
 use causeway_core::vpc::status::{self, READY};
 use causeway_core::vpc::{UNDERLAY_LINK, Want, compile, plan};
@@ -17,7 +17,7 @@ use causeway_datapath::vpc::{Beyond, Commands, Datapath, Looked, Question};
 use causeway_datapath::{RunError, Trouble};
 use tokio::sync::Mutex;
 
-use super::facts::{End, Held, Reason, Unlooked, Wanted};
+use super::facts::{End, Held, Reason, Role, Unlooked, Wanted};
 use crate::clusters::Cluster;
 use crate::look::Seen;
 
@@ -41,21 +41,19 @@ impl Site {
         Self { name, seen, cluster, held: Mutex::default() }
     }
 
-    /// The tunnel of this cluster that leads from a gateway to a peer. Of several the oldest, as everywhere.
-    pub(super) fn tunnel_between(&self, own: &GatewayName, other: &Peer) -> Option<&Tunnel> {
-        let leads = |tunnel: &&Tunnel| match tunnel.spec.as_ref().map(|spec| &spec.ends) {
-            Ok(Ends::ByGateway { gateway, peer }) => gateway == own && peer == other,
-            Ok(Ends::ByVpc { .. }) | Err(_) => false,
+    /// The tunnel of this cluster that leads from a gateway or VPC to a peer. Of several the oldest, as everywhere.
+    pub(super) fn tunnel_between(&self, own: &Place, other: &objects::Far) -> Option<&Tunnel> {
+        let leads = |tunnel: &&Tunnel| {
+            let ends = tunnel.spec.as_ref().map(|spec| (spec.ends.near(), spec.ends.far()));
+            ends.is_ok_and(|(near, far)| near == *own && far == *other)
         };
         self.seen.state.tunnels().filter(leads).min_by_key(|tunnel| (tunnel.created, tunnel.key.clone()))
     }
 
     /// What lies behind the peer of a tunnel, where that is known.
     pub(super) fn range_behind(&self, tunnel: &Tunnel) -> Option<Ipv4Cidr> {
-        let Ok(Ends::ByGateway { gateway, .. }) = tunnel.spec.as_ref().map(|spec| &spec.ends) else {
-            return None;
-        };
-        let task = compile::gateway(&self.seen.state, gateway)?;
+        let state = &self.seen.state;
+        let task = compile::gateway(state, state.gateway_of(tunnel)?)?;
         wanted(&task.want, &tunnel.key).map(|wanted| wanted.tunnel.remote_range)
     }
 
@@ -66,6 +64,7 @@ impl Site {
             cluster: self.name.clone(),
             tunnel: tunnel.clone(),
             trouble: None,
+            role: self.role(tunnel),
             pod: None,
             want: None,
             held: None,
@@ -73,7 +72,7 @@ impl Site {
             answers: None,
             leader: self.seen.leader.clone(),
         };
-        let Ok(Ends::ByGateway { gateway, .. }) = tunnel.spec.as_ref().map(|spec| &spec.ends) else {
+        let Some(gateway) = state.gateway_of(tunnel) else {
             end.trouble = self.trouble(tunnel);
             return end;
         };
@@ -96,6 +95,32 @@ impl Site {
         }
         (end.pod, end.want, end.held) = (Some(task.pod.key), Some(wanted), Some(held));
         end
+    }
+
+    /// By VPC: who its main gateway is, and should be.
+    fn role(&self, tunnel: &Tunnel) -> Option<Role> {
+        let Ends::ByVpc { local, .. } = &tunnel.spec.as_ref().ok()?.ends else { return None };
+        let known = self.seen.state.overview(local);
+        let main = self.seen.state.gateway_of(tunnel)?;
+        let unfit = known.main.as_ref().and_then(|recorded| known.gateway(recorded)?.unfit.clone());
+        let others = known.gateways.iter().filter(|it| it.unfit.is_none() && it.name != *main);
+        Some(Role {
+            standbys: others.map(|it| it.name.clone()).collect(),
+            vpc: known.vpc,
+            main: main.clone(),
+            recorded: known.main,
+            unfit,
+        })
+    }
+
+    /// What a gateway that stands by for a tunnel lacks of it, in words; nothing where it has all or cannot be looked at.
+    pub(super) async fn lacking(&self, tunnel: &Tunnel, standby: &GatewayName) -> Option<String> {
+        let task = compile::gateway(&self.seen.state, standby)?;
+        let held = self.held(&task.pod.key).await.ok()?;
+        let held = holds(&task.want, &tunnel.key, held);
+        let missing: Vec<String> =
+            held.steps.iter().filter(|step| !step.is_clamp()).map(ToString::to_string).collect();
+        (!missing.is_empty()).then(|| missing.join(", "))
     }
 
     fn commands(&self, pod: &ObjectKey) -> Commands<PodExec> {

@@ -126,7 +126,9 @@ impl Document {
 
     /// What should be known although packets do not end at it.
     pub(super) fn warn(&mut self, warning: String) {
-        self.warnings.push(warning);
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
     }
 
     /// What whoever asked should know of the question.

@@ -3,6 +3,7 @@
 use causeway_core::Truth;
 use causeway_core::vpc::ends::{PEER_AGREES, SEVERAL_ENDS};
 use causeway_core::vpc::filter::Packets;
+use causeway_core::vpc::objects::{self, Peer};
 use causeway_core::vpc::{TunnelKind, UNDERLAY_LINK};
 use causeway_datapath::vpc::{Answers, Echo};
 
@@ -54,11 +55,17 @@ fn peer(facts: &Facts) -> Option<Finding> {
     let far = match &facts.far {
         Far::Seen(far) => far,
         Far::NoneBack { cluster, to } => {
-            let found = format!("no tunnel of {cluster} leads from that gateway to {to}");
-            let remedy = format!(
-                "create the other half in {cluster}: clusterId {}, gatewayName {}",
-                to.cluster, to.gateway
-            );
+            let (from, remedy) = match to {
+                objects::Far::Gateway(Peer { cluster: own, gateway }) => (
+                    "gateway",
+                    format!("create the other half in {cluster}: clusterId {own}, gatewayName {gateway}"),
+                ),
+                objects::Far::Vpc { cluster: own, vpc } => (
+                    "VPC",
+                    format!("create the other half in {cluster}: remoteCluster {own}, remoteVpc {vpc}"),
+                ),
+            };
+            let found = format!("no tunnel of {cluster} leads from that {from} to {to}");
             return Some(finding.broken(found, remedy));
         }
         Far::NotGiven => return Some(by_conditions(near, finding)),

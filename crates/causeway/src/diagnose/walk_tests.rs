@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use causeway_core::vpc::ends::{PEER_AGREES, SEVERAL_ENDS};
 use causeway_core::vpc::have::{Have, Link};
-use causeway_core::vpc::objects::{Ends, Peer, Tunnel, TunnelSpec};
+use causeway_core::vpc::objects::{self, Ends, Peer, Tunnel, TunnelSpec};
 use causeway_core::vpc::outcome::Hindrance;
 use causeway_core::vpc::status::{READY, TunnelStatus};
 use causeway_core::vpc::{
@@ -14,7 +14,7 @@ use causeway_core::vpc::{
 use causeway_core::{Condition, Truth};
 use causeway_datapath::vpc::{Answers, Echo};
 
-use super::facts::{End, Facts, Far, Held, Leader, Reason, Unlooked, Wanted};
+use super::facts::{End, Facts, Far, Held, Leader, Reason, Role, Unlooked, Wanted};
 use super::finding::{Finding, Hop, Verdict};
 use super::walk::walk;
 
@@ -82,6 +82,7 @@ fn end(number: u8) -> End {
             status: TunnelStatus::default(),
         },
         trouble: None,
+        role: None,
         pod: Some("kube-system/gw1-0".parse().expect("a key")),
         want: Some(Wanted { link: spec.link, tunnel, inbound }),
         held: Some(Ok(Held { have, ..Held::default() })),
@@ -199,6 +200,44 @@ fn a_gateway_that_refuses_is_broken_and_one_that_may_not_be_asked_is_unseen() {
     assert_ne!((hop, verdict), (Hop::Gateway, Verdict::Broken));
 }
 
+/// Makes an end one by VPC, whose record names a gateway.
+fn by_vpc(end: &mut End, recorded: Option<&str>) {
+    let cluster = end.tunnel.spec.as_ref().expect("a spec").ends.far().cluster().clone();
+    let ends = Ends::ByVpc { local: "blue".into(), cluster, remote: "blue".into() };
+    end.tunnel.spec.as_mut().expect("a spec").ends = ends;
+    let name = |text: &str| text.parse().expect("a name");
+    end.role = Some(Role {
+        vpc: "blue".into(),
+        main: name("gw1"),
+        recorded: recorded.map(name),
+        unfit: None,
+        standbys: vec![name("gw2")],
+    });
+}
+
+#[test]
+fn a_tunnel_by_vpc_is_walked_through_the_gateway_that_its_record_names() {
+    let mut facts = both();
+    by_vpc(&mut facts.near, Some("gw1"));
+    by_vpc(far(&mut facts), Some("gw1"));
+    let findings = walk(&facts);
+    assert!(findings.iter().all(|hop| hop.verdict == Verdict::Ok), "{findings:?}");
+    let gateway = findings.iter().find(|finding| finding.hop == Hop::Gateway).expect("the hop");
+    assert_eq!(gateway.expected, "main gateway gw1 of VPC blue that runs commands");
+    assert_eq!(gateway.found, "pod kube-system/gw1-0; gw2 would take over");
+    broken_at(Hop::Gateway, "cluster1", "the record of VPC blue names gw2, and not gw1", |facts| {
+        by_vpc(&mut facts.near, Some("gw2"));
+    });
+    broken_at(Hop::Gateway, "cluster2", "no record names the main gateway of VPC blue", |facts| {
+        by_vpc(far(facts), None);
+    });
+    broken_at(Hop::Record, "cluster1", "why", |facts| {
+        by_vpc(&mut facts.near, Some("gw1"));
+        let trouble = Some(Reason { reason: "PeerUnknown".into(), message: "why".into() });
+        facts.near = End { trouble, want: None, held: None, answers: None, ..facts.near.clone() };
+    });
+}
+
 #[test]
 fn what_a_controller_would_do_tells_the_hop() {
     let link = || "demo".parse().expect("a link");
@@ -237,6 +276,10 @@ fn both_ends_must_mean_the_same() {
     broken_at(Hop::Peer, "cluster2", "no tunnel of cluster2", |facts| {
         let to =
             Peer { cluster: "cluster1".parse().expect("an id"), gateway: "gw1".parse().expect("a name") };
+        facts.far = Far::NoneBack { cluster: "cluster2".into(), to: objects::Far::Gateway(to) };
+    });
+    broken_at(Hop::Peer, "cluster2", "leads from that VPC to cluster1/blue", |facts| {
+        let to = objects::Far::Vpc { cluster: "cluster1".parse().expect("an id"), vpc: "blue".into() };
         facts.far = Far::NoneBack { cluster: "cluster2".into(), to };
     });
     broken_at(Hop::Peer, "cluster1", "VXLAN 101", |facts| {

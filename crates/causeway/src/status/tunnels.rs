@@ -4,7 +4,9 @@ use causeway_api::condition;
 use causeway_api::vpc::LooseTunnel;
 use causeway_controller::found::Found;
 use causeway_core::vpc::ends::{PEER_AGREES, SEVERAL_ENDS};
-use causeway_core::vpc::status::{CLEANUP_BLOCKED, LAST_KNOWN, READY, ROUTED, SEGMENT_SIZE, UNDERLAY};
+use causeway_core::vpc::status::{
+    CLEANUP_BLOCKED, FAILOVER, LAST_KNOWN, READY, ROUTED, SEGMENT_SIZE, SWITCHED_PARTLY, UNDERLAY,
+};
 use causeway_core::{Conditions, Truth};
 use serde::Serialize;
 use serde_json::Value;
@@ -21,8 +23,12 @@ pub(super) struct Tunnel {
     item: Item,
     #[serde(rename = "type")]
     kind: String,
+    /// The VPC that it leads from, through whichever is the main gateway there; nothing where it names a gateway.
+    vpc: Option<String>,
     /// The gateway of this cluster.
     gateway: Gateway,
+    /// Those that hold it too and would take over.
+    standbys: Vec<String>,
     /// The other end.
     peer: Peer,
     /// The address on the tunnel's link.
@@ -73,7 +79,9 @@ fn tunnel(object: &LooseTunnel) -> Tunnel {
     Tunnel {
         item: Item::of(object).says(conditions.get(READY), conditions.get(CLEANUP_BLOCKED)),
         kind: asked("type").unwrap_or_else(|| "gre".into()),
+        vpc: asked("localVpc"),
         gateway: Gateway { name: asked("natGwDp").or(status.local_gw), address: status.internal_ip },
+        standbys: status.standbys,
         peer: Peer {
             cluster: asked("clusterId").or_else(|| asked("remoteCluster")).or(cluster),
             name: asked("gatewayName").or_else(|| asked("remoteVpc")).or(peer),
@@ -89,10 +97,10 @@ fn tunnel(object: &LooseTunnel) -> Tunnel {
 
 /// Conditions that say of a tunnel that is up why it may be of no use.
 fn warnings(conditions: &Conditions) -> Vec<Warning> {
-    let kinds = [PEER_AGREES, LAST_KNOWN, ROUTED, UNDERLAY, SEGMENT_SIZE];
+    let kinds = [PEER_AGREES, LAST_KNOWN, ROUTED, FAILOVER, SWITCHED_PARTLY, UNDERLAY, SEGMENT_SIZE];
     let all = kinds.into_iter().filter_map(|kind| Some((kind, conditions.get(kind)?)));
     let wrong = all.filter(|(kind, condition)| match *kind {
-        LAST_KNOWN => condition.is_true(),
+        LAST_KNOWN | SWITCHED_PARTLY => condition.is_true(),
         _ => condition.status == Truth::False || condition.reason == SEVERAL_ENDS,
     });
     wrong
@@ -102,6 +110,12 @@ fn warnings(conditions: &Conditions) -> Vec<Warning> {
 }
 
 impl Tunnel {
+    /// The gateway that carries it, and who would take over.
+    fn through(&self) -> String {
+        let main = self.gateway.name.clone().unwrap_or_default();
+        if self.standbys.is_empty() { main } else { format!("{main} (else {})", self.standbys.join(", ")) }
+    }
+
     fn peer_name(&self) -> String {
         let parts = [&self.peer.cluster, &self.peer.name];
         parts.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join("/")
@@ -113,7 +127,7 @@ impl Entry for Tunnel {
         Column::new("TUNNEL", |it| it.item.full_name()),
         Column::new("UP", |it| it.item.readiness().into()),
         Column::new("TYPE", |it| it.kind.clone()),
-        Column::new("THROUGH", |it| it.gateway.name.clone().unwrap_or_default()),
+        Column::new("THROUGH", Self::through),
         Column::new("TO", Self::peer_name),
         Column::wide("LOCAL", |it| it.gateway.address.clone().unwrap_or_default()),
         Column::wide("REMOTE", |it| it.peer.address.clone().unwrap_or_default()),

@@ -35,6 +35,31 @@ async fn a_table_has_few_columns_and_says_nothing_twice() {
 }
 
 #[tokio::test]
+async fn a_tunnel_by_vpc_shows_its_main_gateway_and_who_would_take_over() {
+    let site = Site::with_tunnels("one").await;
+    let mut by_vpc = tunnel("demo");
+    let spec = json!({ "type": "vxlan", "interfaceAddr": "10.100.0.1/24", "remoteCluster": "cluster2",
+                       "remoteVpc": "green", "localVpc": "blue" });
+    (by_vpc["spec"], by_vpc["status"]["standbys"]) = (spec, json!(["gw2", "gw3"]));
+    site.put("ns1", by_vpc.clone()).await;
+    let said = site.status(&[]).await;
+    let row = said.row("ns1/demo");
+    assert_eq!((row[3], row[4], row[6]), ("gw1 (else gw2, gw3)", "cluster2/green", "-"), "{said:?}");
+    let document = site.status(&["-o", "json"]).await.document();
+    let entry = &document["tunnels"][0];
+    assert_eq!((&entry["vpc"], &entry["standbys"]), (&json!("blue"), &json!(["gw2", "gw3"])), "{entry}");
+    // Who would be left alone should know, and it is no fault.
+    let ready = condition("Ready", "True", "Up", "it is up");
+    let alone = condition("Failover", "False", "NoStandby", "no other gateway is ready");
+    let partly = condition("SwitchedPartly", "True", "RoutesStayed", "0.0.0.0/0 stayed");
+    site.says("ns1", &by_vpc, json!({ "standbys": null, "conditions": [ready, alone, partly] })).await;
+    let said = site.status(&[]).await;
+    let row = said.row("ns1/demo");
+    let why = "NoStandby: no other gateway is ready; RoutesStayed: 0.0.0.0/0 stayed";
+    assert_eq!((said.code, row[3], row[6]), (Some(0), "gw1", why), "{said:?}");
+}
+
+#[tokio::test]
 async fn an_object_that_an_older_definition_let_in_hides_no_other() {
     let mut crds = causeway_api::vpc::crds();
     for version in crds.iter_mut().flat_map(|crd| &mut crd.spec.versions) {
@@ -119,7 +144,7 @@ async fn a_document_has_every_object_with_the_same_names() {
             "cluster": "one", "namespace": "ns1", "name": "demo", "ready": true, "reason": "Up",
             "message": "vxlan leads to 242.1.0.0/16 through gw1", "since": SINCE,
             "type": "vxlan",
-            "gateway": { "name": "gw1", "address": "172.50.16.11" },
+            "vpc": null, "gateway": { "name": "gw1", "address": "172.50.16.11" }, "standbys": [],
             "peer": { "cluster": "cluster2", "name": "gw9", "address": "172.50.16.21", "range": "242.1.0.0/16" },
             "interfaceAddress": "10.100.0.1/24", "range": "242.0.0.0/16",
             "sources": ["242.0.0.1", "242.0.0.2"], "warnings": [],

@@ -135,6 +135,7 @@ fn body(status: &TunnelStatus, now: Timestamp) -> Value {
         "interfaceAddr": status.interface_addr,
         "type": status.kind,
         "localGw": status.gateway,
+        "standbys": (!status.standbys.is_empty()).then_some(&status.standbys),
         "natGwDp": status.gateway,
         "peer": status.peer,
         "globalnetCIDR": status.globalnet,

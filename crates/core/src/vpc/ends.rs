@@ -8,19 +8,19 @@
 use std::fmt;
 
 use super::compile;
-use super::objects::{Ends, Far, Peer, Tunnel};
+use super::objects::{Far, Place, Tunnel};
 use super::pairing::{Mine, compare, pair};
 use super::state::State;
 use super::status::TunnelStatus;
 use super::want::TunnelKind;
 use crate::condition::Truth;
-use crate::names::{GatewayName, HostAddr, ObjectKey};
+use crate::names::{HostAddr, ObjectKey};
 
 /// The condition that says whether the peer's end is declared like ours.
 pub const PEER_AGREES: &str = "PeerAgrees";
 /// The reason where more than one end of the peer's may be the other one of a tunnel, and not all of them fit.
 pub const SEVERAL_ENDS: &str = "SeveralEnds";
-/// Between two gateways with more ends than this none is compared.
+/// Between two gateways or VPCs with more ends than this none is compared.
 const COMPARED: usize = 100;
 
 /// What an end says of itself.
@@ -43,10 +43,10 @@ pub struct End {
     pub resource_version: String,
     /// Whether it is on its way out.
     pub deleting: bool,
-    /// Whose gateway it is on, and which: its cluster is the one that published it.
-    pub on: Peer,
+    /// Whose gateway or VPC it is on, and which: its cluster is the one that published it.
+    pub on: Far,
     /// Where the tunnel leads.
-    pub to: Peer,
+    pub to: Far,
     /// The tunnel at home.
     pub tunnel: ObjectKey,
     /// What it says of itself.
@@ -73,7 +73,7 @@ pub enum Agreement {
 }
 
 /// What two ends do not agree on; nothing if they fit together.
-pub fn mismatch(ours: &Says, peer: &Peer, theirs: &Says) -> Option<String> {
+pub fn mismatch(ours: &Says, peer: &Far, theirs: &Says) -> Option<String> {
     let mut words = Vec::new();
     match (ours.kind, theirs.kind) {
         (TunnelKind::Vxlan { vni, port }, TunnelKind::Vxlan { vni: other, port: elsewhere }) => {
@@ -118,49 +118,49 @@ pub(super) fn agreement(state: &State, tunnel: &Tunnel) -> Agreement {
     if !state.ends.is_listed() {
         return Agreement::NotSeen;
     }
-    let Some((gateway, peer, ours)) = declared(state, tunnel) else { return Agreement::NotJudged };
-    if !state.ends.has_any_of(&peer.cluster) {
+    let Some((here, peer, ours)) = declared(state, tunnel) else { return Agreement::NotJudged };
+    let cluster = peer.cluster();
+    if !state.ends.has_any_of(cluster) {
         return Agreement::NotJudged;
     }
     // Whoever publishes so many may have put them in front of the one that counts.
-    if let Some(limit) = state.ends.exceeded(&peer.cluster) {
-        return Agreement::TooMany(format!("cluster {} has published more than {limit} ends", peer.cluster));
+    if let Some(limit) = state.ends.exceeded(cluster) {
+        return Agreement::TooMany(format!("cluster {cluster} has published more than {limit} ends"));
     }
-    let theirs: Vec<&End> = state.ends.between(gateway, peer).take(COMPARED + 1).collect();
-    let siblings: Vec<Mine<'_>> = siblings(state, gateway, peer)
+    let theirs: Vec<&End> = state.ends.between(&here, &peer).take(COMPARED + 1).collect();
+    let siblings: Vec<Mine<'_>> = siblings(state, &here, &peer)
         .filter_map(|tunnel| Some((&tunnel.key, tunnel.spec.as_ref().ok()?.kind)))
         .take(COMPARED + 1)
         .collect();
     if theirs.len().max(siblings.len()) > COMPARED {
-        let (here, there) = (gateway, peer);
-        return Agreement::TooMany(format!("there are more than {COMPARED} ends between {here} and {there}"));
+        return Agreement::TooMany(format!("there are more than {COMPARED} ends between {here} and {peer}"));
     }
     let (pairs, left) = pair(&siblings, &theirs);
     let mine = pairs.get(&tunnel.key).into_iter().flatten().chain(&left).copied();
-    compare(&ours, peer, mine)
+    compare(&ours, &peer, mine)
 }
 
-/// Our tunnels between two gateways, but for those that are being deleted.
+/// Our tunnels between two gateways or VPCs, but for those that are being deleted.
 pub(super) fn siblings<'a>(
     state: &'a State,
-    gateway: &'a GatewayName,
-    peer: &Peer,
+    here: &'a Place,
+    peer: &Far,
 ) -> impl Iterator<Item = &'a Tunnel> {
-    let tunnels = state.tunnels.to(&Far::Gateway(peer.clone()));
-    let tunnels = tunnels.filter_map(|key| state.tunnels.get(key));
+    let tunnels = state.tunnels.to(peer).filter_map(|key| state.tunnels.get(key));
     tunnels.filter(move |tunnel| {
-        let on = tunnel.spec.as_ref().ok().map(|spec| &spec.ends);
-        !tunnel.deleting && matches!(on, Some(Ends::ByGateway { gateway: on, .. }) if on == gateway)
+        !tunnel.deleting && tunnel.spec.as_ref().is_ok_and(|spec| spec.ends.near() == *here)
     })
 }
 
 /// What can be said of our end of a tunnel, and between whom it is.
-pub(super) fn declared<'a>(state: &State, tunnel: &'a Tunnel) -> Option<(&'a GatewayName, &'a Peer, Says)> {
+pub(super) fn declared(state: &State, tunnel: &Tunnel) -> Option<(Place, Far, Says)> {
     let spec = tunnel.spec.as_ref().ok()?;
-    let Ends::ByGateway { gateway, peer } = &spec.ends else { return None };
-    let visit = compile::current(state, gateway).and_then(|outcome| outcome.result.as_ref().ok());
+    // Of one by VPC the link is the same on all gateways but for its MTU, and packets go through the main one.
+    let gateway = state.gateway_of(tunnel);
+    let outcome = gateway.and_then(|gateway| compile::current(state, gateway));
+    let visit = outcome.and_then(|outcome| outcome.result.as_ref().ok());
     let mtu = visit.and_then(|visit| visit.mtus.get(&tunnel.key)).copied();
-    Some((gateway, peer, Says { kind: spec.kind, mtu, address: spec.address }))
+    Some((spec.ends.near(), spec.ends.far(), Says { kind: spec.kind, mtu, address: spec.address }))
 }
 
 /// Says on a tunnel's status how its ends compare.
@@ -195,9 +195,9 @@ pub(super) fn set_condition(status: &mut TunnelStatus, state: &State, tunnel: &T
 mod tests {
     use super::*;
 
-    fn peer(text: &str) -> Peer {
+    fn peer(text: &str) -> Far {
         let (cluster, gateway) = text.split_once('/').expect("cluster/gateway");
-        Peer { cluster: cluster.parse().expect("an id"), gateway: gateway.parse().expect("a name") }
+        Far::at(cluster.parse().expect("an id"), Place::Gateway(gateway.parse().expect("a name")))
     }
 
     fn vxlan(vni: u32, port: u16, mtu: u32, address: &str) -> Says {

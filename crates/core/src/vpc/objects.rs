@@ -167,11 +167,37 @@ pub enum Ends {
 }
 
 impl Ends {
+    /// Where it begins.
+    pub fn near(&self) -> Place {
+        match self {
+            Self::ByGateway { gateway, .. } => Place::Gateway(gateway.clone()),
+            Self::ByVpc { local, .. } => Place::Vpc(local.clone()),
+        }
+    }
+
     /// What the tunnel leads to.
     pub fn far(&self) -> Far {
         match self {
             Self::ByGateway { peer, .. } => Far::Gateway(peer.clone()),
             Self::ByVpc { cluster, remote, .. } => Far::Vpc { cluster: cluster.clone(), vpc: remote.clone() },
+        }
+    }
+}
+
+/// Where an end of a tunnel is in its cluster: on one gateway, or on whichever is the main one of a VPC.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// That gateway.
+    Gateway(GatewayName),
+    /// The main gateway of that VPC.
+    Vpc(String),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Gateway(gateway) => gateway.fmt(f),
+            Self::Vpc(vpc) => vpc.fmt(f),
         }
     }
 }
@@ -191,6 +217,22 @@ pub enum Far {
 }
 
 impl Far {
+    /// A place in a cluster.
+    pub fn at(cluster: ClusterId, place: Place) -> Self {
+        match place {
+            Place::Gateway(gateway) => Self::Gateway(Peer { cluster, gateway }),
+            Place::Vpc(vpc) => Self::Vpc { cluster, vpc },
+        }
+    }
+
+    /// Where it is in its cluster.
+    pub fn place(&self) -> Place {
+        match self {
+            Self::Gateway(peer) => Place::Gateway(peer.gateway.clone()),
+            Self::Vpc { vpc, .. } => Place::Vpc(vpc.clone()),
+        }
+    }
+
     /// Its cluster.
     pub fn cluster(&self) -> &ClusterId {
         match self {

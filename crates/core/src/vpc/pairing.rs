@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 
 use super::ends::{Agreement, End, Says, mismatch};
-use super::objects::Peer;
+use super::objects::Far;
 use super::want::TunnelKind;
 use crate::names::ObjectKey;
 
 /// So many ends are named.
 const NAMED: usize = 5;
 
-/// Which of the peer's ends may be the other end of which of our tunnels between the same two gateways: those of its kind;
+/// Which of the peer's ends may be the other end of which of our tunnels between the same two gateways or VPCs: those of its kind;
 /// that of its name, if it is of no kind of ours; and where there is none, all that is left. Also those that may be
 /// nobody's: there are more of them than of our tunnels.
 ///
@@ -41,7 +41,7 @@ pub(super) type Mine<'a> = (&'a ObjectKey, TunnelKind);
 pub(super) type Pairs<'a> = BTreeMap<&'a ObjectKey, Vec<&'a End>>;
 
 /// How an end of ours compares with all that may be its other end. Each is named: who reads it can look who wrote it.
-pub(super) fn compare<'a>(ours: &Says, peer: &Peer, theirs: impl Iterator<Item = &'a End>) -> Agreement {
+pub(super) fn compare<'a>(ours: &Says, peer: &Far, theirs: impl Iterator<Item = &'a End>) -> Agreement {
     let (mut fit, mut wrong) = (Vec::new(), Vec::new());
     for end in theirs {
         match mismatch(ours, peer, &end.says) {
@@ -72,11 +72,12 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::objects::Place;
     use super::*;
 
-    fn peer(text: &str) -> Peer {
+    fn peer(text: &str) -> Far {
         let (cluster, gateway) = text.split_once('/').expect("cluster/gateway");
-        Peer { cluster: cluster.parse().expect("an id"), gateway: gateway.parse().expect("a name") }
+        Far::at(cluster.parse().expect("an id"), Place::Gateway(gateway.parse().expect("a name")))
     }
 
     fn end(tunnel: &str, kind: TunnelKind) -> End {

@@ -8,14 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::ends::{self, End, Says};
 use super::index::Groups;
 use super::member::Standing;
-use super::objects::{Peer, Tunnel};
+use super::objects::{Far, Place, Tunnel};
 use super::shares::Shares;
 use super::state::State;
-use crate::names::{ClusterId, GatewayName, ObjectKey};
+use crate::names::{ClusterId, ObjectKey};
 use crate::room::Change;
 
 /// Label: the cluster that an end is published for.
 pub const PEER_CLUSTER: &str = "causeway/peer-cluster";
+/// Label: the VPC that an end by VPC leads to.
+pub const PEER_VPC: &str = "remoteVpc";
 /// Label: the uid of the cluster that published an end.
 pub const OWNER: &str = "causeway/owner";
 
@@ -26,16 +28,16 @@ pub(super) struct Published {
     ours: Option<BTreeMap<String, End>>,
     /// The same of others'.
     theirs: Option<BTreeMap<String, End>>,
-    /// Those of others by our gateway and theirs.
-    between: Groups<(GatewayName, Peer), String>,
+    /// Those of others by our gateway and theirs, or by our VPC and theirs.
+    between: Groups<Pair, String>,
     /// The same by their cluster.
     by_cluster: Groups<ClusterId, String>,
     /// How many of each cluster's are compared: as many as of its records are brought here.
     shares: Shares,
 }
 
-/// Two gateways, ours first.
-pub(super) type Pair = (GatewayName, Peer);
+/// Two gateways or two VPCs, ours first.
+pub(super) type Pair = (Place, Far);
 
 impl Published {
     /// Nothing is known yet.
@@ -85,9 +87,9 @@ impl Published {
         self.theirs.is_some()
     }
 
-    /// The peer's ends of tunnels between two gateways.
-    pub(super) fn between(&self, gateway: &GatewayName, peer: &Peer) -> impl Iterator<Item = &End> {
-        let names = self.between.of(&(gateway.clone(), peer.clone()));
+    /// The peer's ends of tunnels between two gateways or VPCs.
+    pub(super) fn between(&self, here: &Place, peer: &Far) -> impl Iterator<Item = &End> {
+        let names = self.between.of(&(here.clone(), peer.clone()));
         names.filter_map(|name| self.theirs.as_ref()?.get(name)).filter(|end| !end.deleting)
     }
 
@@ -119,7 +121,7 @@ impl Published {
         };
         let changed = event.carry_out(theirs);
         let ends = || changed.iter().flat_map(|(_, old, new)| [old, new]).flatten().filter(|end| is_own(end));
-        let clusters: BTreeSet<ClusterId> = ends().map(|end| end.on.cluster.clone()).collect();
+        let clusters: BTreeSet<ClusterId> = ends().map(|end| end.on.cluster().clone()).collect();
         let known = |this: &Self, of: &ClusterId| (this.has_any_of(of), this.shares.is_exceeded(of));
         let before: BTreeMap<&ClusterId, _> = clusters.iter().map(|it| (it, known(self, it))).collect();
         let mut pairs: BTreeSet<Pair> = BTreeSet::new();
@@ -127,10 +129,10 @@ impl Published {
         for (name, old, new) in &changed {
             for end in old.iter().filter(|end| is_own(end)) {
                 pairs.extend(self.index(end, false));
-                waits_or_not.extend(self.shares.remove(&end.on.cluster, name));
+                waits_or_not.extend(self.shares.remove(end.on.cluster(), name));
             }
             for end in new.iter().filter(|end| is_own(end)) {
-                waits_or_not.extend(self.shares.insert(&end.on.cluster, name));
+                waits_or_not.extend(self.shares.insert(end.on.cluster(), name));
                 pairs.extend(self.index(end, true));
             }
             // Another one has to make room, or gets it.
@@ -138,7 +140,7 @@ impl Published {
                 let Some(end) = self.theirs.as_ref().and_then(|theirs| theirs.get(&name)).cloned() else {
                     continue;
                 };
-                pairs.extend(self.index(&end, self.shares.takes(&end.on.cluster, &name)));
+                pairs.extend(self.index(&end, self.shares.takes(end.on.cluster(), &name)));
             }
         }
         let turned = clusters.iter().filter(|it| before.get(it) != Some(&known(self, it))).cloned().collect();
@@ -149,14 +151,14 @@ impl Published {
     /// is news.
     fn index(&mut self, end: &End, present: bool) -> Option<Pair> {
         let (name, pair) = (&end.name, pair_of(end));
-        let was = self.by_cluster.of(&end.on.cluster).any(|known| known == name);
-        if present && self.shares.takes(&end.on.cluster, name) {
+        let was = self.by_cluster.of(end.on.cluster()).any(|known| known == name);
+        if present && self.shares.takes(end.on.cluster(), name) {
             self.between.insert(&pair, name.clone());
-            self.by_cluster.insert(&end.on.cluster, name.clone());
+            self.by_cluster.insert(end.on.cluster(), name.clone());
             return Some(pair);
         }
         self.between.remove(&pair, name);
-        self.by_cluster.remove(&end.on.cluster, name);
+        self.by_cluster.remove(end.on.cluster(), name);
         was.then_some(pair)
     }
 
@@ -178,12 +180,12 @@ impl Published {
 
 /// Whether an end has the name that its cluster would give it: no two of one tunnel do.
 fn is_own(end: &End) -> bool {
-    end.name == name_of(&end.tunnel, &end.on.cluster)
+    end.name == name_of(&end.tunnel, end.on.cluster())
 }
 
-/// Between which gateways an end of another cluster is, as we see it.
+/// Between whom an end of another cluster is, as we see it.
 pub(super) fn pair_of(end: &End) -> Pair {
-    (end.to.gateway.clone(), end.on.clone())
+    (end.to.place(), end.on.clone())
 }
 
 /// An end as it should be written.
@@ -193,10 +195,10 @@ pub struct EndObject {
     pub name: String,
     /// The uid of our cluster.
     pub owner: String,
-    /// Our cluster and gateway.
-    pub on: Peer,
+    /// Our cluster and gateway, or VPC.
+    pub on: Far,
     /// The peer.
-    pub to: Peer,
+    pub to: Far,
     /// The tunnel here.
     pub tunnel: ObjectKey,
     /// What it says of itself.
@@ -229,14 +231,14 @@ pub fn publish(state: &State, name: &str) -> EndTask {
         return EndTask::Nothing;
     }
     let want = tunnel.and_then(|tunnel| {
-        let (gateway, to, mut says) = ends::declared(state, tunnel)?;
+        let (here, to, mut says) = ends::declared(state, tunnel)?;
         // Not known since somebody else leads: what was said before stands.
         says.mtu = says.mtu.or_else(|| have?.says.mtu);
         Some(EndObject {
             name: name.into(),
             owner: us.uid.clone(),
-            on: Peer { cluster: us.cluster.clone(), gateway: gateway.clone() },
-            to: to.clone(),
+            on: Far::at(us.cluster.clone(), here),
+            to,
             tunnel: tunnel.key.clone(),
             says,
         })

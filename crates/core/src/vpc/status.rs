@@ -30,6 +30,8 @@ pub struct TunnelStatus {
     pub kind: Option<String>,
     /// The gateway it is built on.
     pub gateway: Option<String>,
+    /// By VPC: the gateways that hold it too and would take over.
+    pub standbys: Vec<String>,
     /// Our range of global addresses.
     pub globalnet: Option<String>,
     /// The peer's.
@@ -188,6 +190,7 @@ fn alive(state: &State, tunnel: &Tunnel) -> Option<TunnelStatus> {
                 status.conditions.remove(kind);
             }
             status.round_trip = None;
+            status.standbys.clear();
             for kind in [PROGRAMMED, READY] {
                 set(&mut status, tunnel, kind, false, trouble.reason(), trouble.to_string());
             }

@@ -1,16 +1,17 @@
 //! What is published of tunnels' ends, and what is said of how they fit together.
 
 use causeway_core::vpc::ends::{End, PEER_AGREES, Says};
-use causeway_core::vpc::objects::{Peer, Tunnel};
+use causeway_core::vpc::objects::{Far, Peer, Tunnel};
 use causeway_core::vpc::published::{EndObject, EndTask, publish};
 use causeway_core::vpc::{Change, Event, Given, Scope, TunnelKind};
 
-use crate::world::{World, key, set};
+use crate::world::{VPC, World, key, set};
 
 const NAME: &str = "ns1.demo.cluster1";
 
-fn peer(cluster: &str, gateway: &str) -> Peer {
-    Peer { cluster: cluster.parse().expect("an id"), gateway: gateway.parse().expect("a name") }
+fn peer(cluster: &str, gateway: &str) -> Far {
+    let (cluster, gateway) = (cluster.parse().expect("an id"), gateway.parse().expect("a name"));
+    Far::Gateway(Peer { cluster, gateway })
 }
 
 fn vxlan(vni: u32) -> TunnelKind {
@@ -218,4 +219,41 @@ fn no_more_ends_of_one_cluster_count_than_records_and_nobody_else_has_fewer() {
     }
     is(&world, "ns1/demo", "True", "Agreed");
     assert_eq!(world.state.ends_left(), 0);
+}
+
+#[test]
+fn ends_by_vpc_are_published_and_compared_between_vpcs() {
+    let mut world = World::new();
+    world.vpc_tunnel("ns1/demo");
+    world.settle();
+    lists_ours(&mut world, &[]);
+    let EndTask::Create(end) = publish(&world.state, NAME) else { panic!("a new end") };
+    let vpc = |cluster: &str| Far::Vpc { cluster: cluster.parse().expect("an id"), vpc: VPC.into() };
+    assert_eq!((&end.on, &end.to), (&vpc("cluster1"), &vpc("cluster2")));
+    world.visit("gw1");
+    world.visit("gw2");
+    // One between gateways of the same clusters is another tunnel's.
+    lists_theirs(&mut world, &[theirs("other", 100)]);
+    is(&world, "ns1/demo", "Unknown", "NotSaid");
+    let by_vpc = End { on: vpc("cluster2"), to: vpc("cluster1"), ..theirs("demo", 101) };
+    put(&mut world, by_vpc.clone());
+    is(&world, "ns1/demo", "False", "PeerMismatch");
+    let (.., message) = agrees(&world, "ns1/demo").expect("it is said");
+    assert_eq!(message, "this end is VXLAN 100, cluster2/test-vpc-1 says 101 (TunnelEnd ns1.demo.cluster2)");
+    put(&mut world, End { says: theirs("demo", 100).says, ..by_vpc });
+    is(&world, "ns1/demo", "True", "Agreed");
+}
+
+#[test]
+fn the_mtu_of_an_end_by_vpc_is_that_of_the_main_gateway() {
+    let mut world = World::new();
+    world.vpc_tunnel("ns1/demo");
+    world.settle();
+    lists_ours(&mut world, &[]);
+    world.visit("gw2");
+    let EndTask::Create(end) = publish(&world.state, NAME) else { panic!("a new end") };
+    assert_eq!(end.says.mtu, None, "the standby's is not asked for");
+    world.visit("gw1");
+    let EndTask::Create(end) = publish(&world.state, NAME) else { panic!("a new end") };
+    assert!(end.says.mtu.is_some());
 }

@@ -7,7 +7,7 @@ use crate::names::{ClusterId, ObjectKey};
 use crate::room::Change;
 use crate::vpc::ends::{Agreement, End, agreement, siblings};
 use crate::vpc::event::Scope;
-use crate::vpc::objects::{Ends, Tunnel};
+use crate::vpc::objects::Tunnel;
 use crate::vpc::published::{Pair, name_of};
 
 impl State {
@@ -27,7 +27,7 @@ impl State {
         if first {
             return self.all_tunnels().filter(|_| self.ends.is_listed()).collect();
         }
-        let paired = pairs.iter().flat_map(|(gateway, peer)| siblings(self, gateway, peer));
+        let paired = pairs.iter().flat_map(|(here, peer)| siblings(self, here, peer));
         let paired: Touched = paired.map(|tunnel| Scope::Tunnel(tunnel.key.clone())).collect();
         paired.into_iter().chain(self.tunnels_to(&turned)).collect()
     }
@@ -48,7 +48,7 @@ impl State {
     /// All tunnels to some clusters: whether a cluster publishes ends at all seldom changes.
     fn tunnels_to(&self, clusters: &BTreeSet<ClusterId>) -> Touched {
         let leads_there =
-            |tunnel: &&Tunnel| pair(tunnel).is_some_and(|(_, peer)| clusters.contains(&peer.cluster));
+            |tunnel: &&Tunnel| pair(tunnel).is_some_and(|(_, peer)| clusters.contains(peer.cluster()));
         let tunnels = self.tunnels.all().values().filter(|_| !clusters.is_empty());
         tunnels.filter(leads_there).map(|tunnel| Scope::Tunnel(tunnel.key.clone())).collect()
     }
@@ -65,7 +65,7 @@ impl State {
         Some(Scope::End(name_of(tunnel, self.cluster()?)))
     }
 
-    /// The pairs of gateways between which ends are paired anew because of an event of tunnels.
+    /// The pairs of gateways or VPCs between which ends are paired anew because of an event of tunnels.
     pub(super) fn pairs_around(&self, event: &Change<ObjectKey, Tunnel>) -> BTreeSet<Pair> {
         let known = |key: &ObjectKey| self.tunnels.get(key).and_then(pair);
         let pairs: BTreeSet<Pair> = match event {
@@ -76,16 +76,14 @@ impl State {
         pairs.into_iter().filter(|pair| self.ends.knows(pair)).collect()
     }
 
-    /// How the tunnels between pairs of gateways compare with what their peers say.
+    /// How the tunnels between pairs of gateways or VPCs compare with what their peers say.
     pub(super) fn compared(&self, pairs: &BTreeSet<Pair>) -> BTreeMap<ObjectKey, Agreement> {
-        let tunnels = pairs.iter().flat_map(|(gateway, peer)| siblings(self, gateway, peer));
+        let tunnels = pairs.iter().flat_map(|(here, peer)| siblings(self, here, peer));
         tunnels.map(|tunnel| (tunnel.key.clone(), agreement(self, tunnel))).collect()
     }
 }
 
 fn pair(tunnel: &Tunnel) -> Option<Pair> {
-    match &tunnel.spec.as_ref().ok()?.ends {
-        Ends::ByGateway { gateway, peer } => Some((gateway.clone(), peer.clone())),
-        Ends::ByVpc { .. } => None,
-    }
+    let ends = &tunnel.spec.as_ref().ok()?.ends;
+    Some((ends.near(), ends.far()))
 }

@@ -22,8 +22,8 @@ impl State {
         self.tunnels.naming(gateway).chain(by_vpc)
     }
 
-    /// The gateway that a tunnel goes through.
-    pub(in crate::vpc) fn gateway_of<'a>(&'a self, tunnel: &'a Tunnel) -> Option<&'a GatewayName> {
+    /// The gateway that a tunnel goes through: the one that it names, or the main one of its VPC.
+    pub fn gateway_of<'a>(&'a self, tunnel: &'a Tunnel) -> Option<&'a GatewayName> {
         match &tunnel.spec.as_ref().ok()?.ends {
             Ends::ByGateway { gateway, .. } => Some(gateway),
             Ends::ByVpc { local, .. } => self.main(local).map(|main| &main.gateway),

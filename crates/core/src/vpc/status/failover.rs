@@ -16,6 +16,7 @@ pub(super) fn set_what_stayed(status: &mut TunnelStatus, state: &State, tunnel: 
 /// Says which gateway would take a tunnel over, or why none would.
 pub(super) fn set_condition(status: &mut TunnelStatus, state: &State, tunnel: &Tunnel) {
     let known = tunnel.local_vpc().and_then(|vpc| Some((vpc, state.main(vpc)?)));
+    status.standbys.clear();
     let Some((vpc, main)) = known else { return status.conditions.remove(FAILOVER) };
     let gateway = &main.gateway;
     // Who has not been looked at since somebody else leads, or cannot be, is what it was.
@@ -34,8 +35,9 @@ pub(super) fn set_condition(status: &mut TunnelStatus, state: &State, tunnel: &T
         );
         (false, "KubeOvnFailsOver", message)
     } else {
-        let mut ready = main.standbys.iter().filter(|name| state.is_built(name, &tunnel.key) == Some(true));
-        match (ready.next(), main.standbys.first()) {
+        let ready = main.standbys.iter().filter(|name| state.is_built(name, &tunnel.key) == Some(true));
+        status.standbys = ready.map(ToString::to_string).collect();
+        match (status.standbys.first(), main.standbys.first()) {
             (Some(standby), _) => (
                 true,
                 "StandbyReady",
