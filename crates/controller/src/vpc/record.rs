@@ -1,5 +1,7 @@
 //! Writing gateway records: our own, copies at the broker, and those brought from there.
 
+use std::time::Duration;
+
 use causeway_api::vpc::GatewayExIp;
 use causeway_core::vpc::exchange::{self, RecordObject, RecordTask};
 use causeway_core::{GatewayName, ObjectKey};
@@ -13,27 +15,35 @@ use crate::queue::Next;
 use crate::write::{created, deleting, guarded, patching, posting};
 
 const WHAT: &str = "gateway record";
+/// A list is here so long after it was due, unless it fails.
+const LISTED: Duration = Duration::from_secs(10);
 
 impl Vpc {
     pub(super) async fn write_own_record(&self, gateway: &GatewayName, term: &Term) -> Next {
         let task = exchange::own_record(&self.desk.state(), gateway);
-        carry_out(term, &self.house.client, task, "own").await
+        carry_out(term, &self.house.client, task, "own", self.seen_again()).await
     }
 
     pub(super) async fn export(&self, name: &str, term: &Term) -> Next {
         // The broker first: a task that was compiled for it never reaches another.
         let Some(broker) = self.broker.borrow().clone() else { return Next::Done };
         let task = exchange::export(&self.desk.state(), name);
-        carry_out(term, &broker.client, task, "exported").await
+        carry_out(term, &broker.client, task, "exported", self.seen_again()).await
     }
 
     pub(super) async fn import(&self, key: &ObjectKey, term: &Term) -> Next {
         let task = exchange::import(&self.desk.state(), key);
-        carry_out(term, &self.house.client, task, "imported").await
+        carry_out(term, &self.house.client, task, "imported", self.seen_again()).await
+    }
+
+    /// What was written is looked for when all was listed anew: a server that came back with an older state may have lost it
+    /// before we saw it there, and no event would say so.
+    pub(super) fn seen_again(&self) -> Next {
+        Next::After(self.options.resync_interval + LISTED)
     }
 }
 
-async fn carry_out(term: &Term, client: &Client, task: RecordTask, which: &'static str) -> Next {
+async fn carry_out(term: &Term, client: &Client, task: RecordTask, which: &'static str, after: Next) -> Next {
     let (key, written) = match task {
         RecordTask::Nothing => return Next::Done,
         RecordTask::Update { object, version, unset } => {
@@ -62,7 +72,7 @@ async fn carry_out(term: &Term, client: &Client, task: RecordTask, which: &'stat
         }
     };
     tracing::info!(record = %key, which, ok = written.is_ok(), "writing a gateway record");
-    written.err().unwrap_or(Next::Done)
+    written.err().unwrap_or(after)
 }
 
 /// Both spellings everywhere: older operators read theirs.
