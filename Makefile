@@ -16,6 +16,8 @@ OUT ?= deploy.yaml
 # The property tests' inputs are the same in every run of `make test`, so that a red one is the change's doing;
 # `make explore` draws new ones.
 SEED ?= 20261117
+# Optimized a little: see Cargo.toml.
+SIMULATION := cargo test --workspace --profile simulation --test simulation
 comma := ,
 ROOMS = $(subst $(comma), ,$(ENABLE))
 CRDS = $(if $(filter vpc,$(ROOMS)),deploy/crds.yaml) $(patsubst %,deploy/%-crds.yaml,$(filter dns rules networks,$(ROOMS)))
@@ -41,6 +43,7 @@ sandbox: ## Build, then run two clusters or more on this machine and join their 
 test: ## Install what is missing, then run every test.
 	@hack/setup.sh test
 	@$(TIMED) "build the tests" cargo test --workspace --no-run
+	@$(TIMED) "build the simulation" $(SIMULATION) --no-run
 	@$(TIMED) "unit, property and integration tests" env -u KUBECONFIG PROPTEST_RNG_SEED=$(SEED) hack/tests.sh
 
 .PHONY: explore
@@ -48,6 +51,13 @@ explore: ## Property tests of the pure floors with CASES=5000 new inputs each, f
 	@seed=$${SEED:-$$RANDOM$$RANDOM}; echo "explore: PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=$(or $(CASES),5000)"; \
 	PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=$(or $(CASES),5000) $(TIMED) "property tests" \
 	  cargo test -p causeway-core -p causeway-api -p causeway-datapath --no-fail-fast
+
+.PHONY: simulate
+simulate: ## Simulate RUNS=10000 histories of two clusters, from a seed that is printed; SEED=n RUNS=1 replays one and prints it.
+	@$(TIMED) "build the simulation" $(SIMULATION) --no-run
+	@seed=$${SEED:-$$RANDOM$$RANDOM}; echo "simulate: SEED=$$seed RUNS=$(or $(RUNS),10000)"; \
+	CAUSEWAY_SEED=$$seed CAUSEWAY_RUNS=$(or $(RUNS),10000) $(TIMED) "simulation" \
+	  $(SIMULATION) -- --nocapture whatever_happens
 
 .PHONY: check
 check: ## Formatting, lints, dependencies.

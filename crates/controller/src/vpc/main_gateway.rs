@@ -30,6 +30,7 @@ const STEPS: usize = 5;
 
 impl Vpc {
     pub(super) async fn write_vpc(&self, name: &str, term: &Term) -> Next {
+        let mut wrote = false;
         let mut carried: Option<(Handover, BTreeSet<Flow>)> = None;
         for _ in 0..STEPS {
             let (step, handover) = {
@@ -37,7 +38,7 @@ impl Vpc {
                 (mains::step(&state, name), mains::handover(&state, name))
             };
             let done = match step {
-                Step::Nothing => return Next::Done,
+                Step::Nothing => return if wrote { self.seen_again() } else { Next::Done },
                 Step::Record(task) => match handover.filter(|_| carried.is_none()) {
                     // What is to be written is decided anew afterwards: that may have taken seconds.
                     Some(handover) => {
@@ -59,6 +60,7 @@ impl Vpc {
             if let Err(next) = done {
                 return next;
             }
+            wrote = true;
         }
         Next::Retry
     }
