@@ -11,14 +11,16 @@ NODE_IMG ?= causeway-node:latest
 NODE_NAMESPACE ?= kube-flannel
 NODE_OUT ?= deploy-node.yaml
 # What the controller does, as its --enable has it: each has its rights in deploy/<name>.yaml.
-ENABLE ?= vpc
+ENABLE ?= vpc,dns
 OUT ?= deploy.yaml
 # The property tests' inputs are the same in every run of `make test`, so that a red one is the change's doing;
 # `make explore` draws new ones.
 SEED ?= 20261117
+# Optimized a little: see Cargo.toml.
+SIMULATION := cargo test --workspace --profile simulation --test simulation
 comma := ,
 ROOMS = $(subst $(comma), ,$(ENABLE))
-CRDS = $(if $(filter vpc,$(ROOMS)),deploy/crds.yaml) $(patsubst %,deploy/%-crds.yaml,$(filter rules networks,$(ROOMS)))
+CRDS = $(if $(filter vpc,$(ROOMS)),deploy/crds.yaml) $(patsubst %,deploy/%-crds.yaml,$(filter dns rules networks,$(ROOMS)))
 MANIFESTS = deploy/controller.yaml $(patsubst %,deploy/%.yaml,$(ROOMS)) $(if $(filter vpc,$(ROOMS)),deploy/submariner.yaml)
 
 .PHONY: help
@@ -41,6 +43,7 @@ sandbox: ## Build, then run two clusters or more on this machine and join their 
 test: ## Install what is missing, then run every test.
 	@hack/setup.sh test
 	@$(TIMED) "build the tests" cargo test --workspace --no-run
+	@$(TIMED) "build the simulation" $(SIMULATION) --no-run
 	@$(TIMED) "unit, property and integration tests" env -u KUBECONFIG PROPTEST_RNG_SEED=$(SEED) hack/tests.sh
 
 .PHONY: explore
@@ -48,6 +51,13 @@ explore: ## Property tests of the pure floors with CASES=5000 new inputs each, f
 	@seed=$${SEED:-$$RANDOM$$RANDOM}; echo "explore: PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=$(or $(CASES),5000)"; \
 	PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=$(or $(CASES),5000) $(TIMED) "property tests" \
 	  cargo test -p causeway-core -p causeway-api -p causeway-datapath --no-fail-fast
+
+.PHONY: simulate
+simulate: ## Simulate RUNS=10000 histories of two clusters, from a seed that is printed; SEED=n RUNS=1 replays one and prints it.
+	@$(TIMED) "build the simulation" $(SIMULATION) --no-run
+	@seed=$${SEED:-$$RANDOM$$RANDOM}; echo "simulate: SEED=$$seed RUNS=$(or $(RUNS),10000)"; \
+	CAUSEWAY_SEED=$$seed CAUSEWAY_RUNS=$(or $(RUNS),10000) $(TIMED) "simulation" \
+	  $(SIMULATION) -- --nocapture whatever_happens
 
 .PHONY: check
 check: ## Formatting, lints, dependencies.
@@ -94,6 +104,19 @@ peers: ## Build flanneld and flannel's CNI plugin once, and run them beside caus
 	@$(TIMED) "build the test" cargo test -p causeway --test node_peers --no-run
 	@$(TIMED) "beside flannel" env -u KUBECONFIG cargo test -p causeway --test node_peers -- --ignored --nocapture
 
+.PHONY: dns
+dns: ## Build a CoreDNS once, and have it resolve a name of another cluster through a sandbox's tunnel.
+	@hack/setup.sh dns
+	@$(TIMED) "CoreDNS" hack/dns-build.sh
+	@$(TIMED) "build the test" cargo test -p causeway --test dns_query --no-run
+	@$(TIMED) "names of other clusters" env -u KUBECONFIG cargo test -p causeway --test dns_query -- --ignored --nocapture
+
+.PHONY: ovn
+ovn: ## A VPC's main gateway changes, and a real OVN router's next hops follow, and nothing else of it does.
+	@hack/setup.sh ovn
+	@$(TIMED) "build the test" cargo test -p causeway --test ovn --no-run
+	@$(TIMED) "a real OVN" env -u KUBECONFIG cargo test -p causeway --test ovn -- --ignored --nocapture
+
 .PHONY: replicas
 replicas: ## Take the lead from one of two replicas in every way, ROUNDS=50 times each; 3 times with real leases.
 	@hack/setup.sh test
@@ -119,10 +142,10 @@ real-down: ## Stop what real-up started.
 	@hack/control-plane.sh down .cache/real
 
 .PHONY: manifests
-manifests: ## Write deploy/crds.yaml, deploy/rules-crds.yaml and deploy/networks-crds.yaml from the types.
-	@cargo run -q -p causeway --no-default-features -- crds > deploy/crds.yaml.new
+manifests: ## Write deploy/crds.yaml and deploy/{dns,rules,networks}-crds.yaml from the types.
+	@cargo run -q -p causeway --no-default-features -- crds --enable vpc > deploy/crds.yaml.new
 	@mv deploy/crds.yaml.new deploy/crds.yaml
-	@for room in rules networks; do \
+	@for room in dns rules networks; do \
 	  cargo run -q -p causeway --no-default-features -- crds --enable $$room > deploy/$$room-crds.yaml.new; \
 	  mv deploy/$$room-crds.yaml.new deploy/$$room-crds.yaml; \
 	done
@@ -131,7 +154,7 @@ manifests: ## Write deploy/crds.yaml, deploy/rules-crds.yaml and deploy/networks
 deploy: ## Write deploy.yaml: everything that a cluster needs, with image IMG and the rights of what ENABLE lists.
 	@[[ "$(ENABLE)" =~ ^[a-z]+(,[a-z]+)*$$ ]] || { echo "ENABLE='$(ENABLE)': a list such as vpc is expected" >&2; exit 1; }
 	@for part in $(MANIFESTS); do [[ -f $$part ]] || { echo "ENABLE=$(ENABLE): there is no $$part" >&2; exit 1; }; done
-	@for part in $(CRDS) $(MANIFESTS); do echo '---'; sed 's|image: causeway:latest|image: $(IMG)|; s|--enable=vpc|--enable=$(ENABLE)|' $$part; done > $(OUT)
+	@for part in $(CRDS) $(MANIFESTS); do echo '---'; sed 's|image: causeway:latest|image: $(IMG)|; s|--enable=vpc,dns|--enable=$(ENABLE)|' $$part; done > $(OUT)
 	@echo "$(OUT) written; kubectl apply -f $(OUT)"
 
 .PHONY: deploy-node
@@ -155,13 +178,13 @@ docker-push: ## Push IMG and NODE_IMG.
 	docker push $(NODE_IMG)
 
 .PHONY: install
-install: ## Install the definitions into the cluster of your kubeconfig (ENABLE=vpc,rules,networks: all of them).
+install: ## Install the definitions into the cluster of your kubeconfig (ENABLE=vpc,dns,rules,networks: all of them).
 	kubectl apply $(patsubst %,-f %,$(CRDS))
 
 .PHONY: uninstall
-uninstall: ## Delete every tunnel and network, wait until gateways and the cloud are clean, then remove the definitions (WAIT=120 FORCE=1).
+uninstall: ## Delete every tunnel, forward and network, wait until all is clean, then remove the definitions (WAIT=120 FORCE=1).
 	@hack/undeploy.sh
 
 .PHONY: undeploy
 undeploy: ## The same, then the controller and all else that deploy.yaml made (WAIT=120 FORCE=1).
-	@hack/undeploy.sh deploy/{controller,vpc,submariner,rules,networks}.yaml
+	@hack/undeploy.sh deploy/{controller,vpc,dns,submariner,rules,networks}.yaml

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what one part of this project needs and this machine lacks; says what and why.
-#   usage: hack/setup.sh [sandbox|kubectl|test|sdk|peers|real|bench|check]
+#   usage: hack/setup.sh [sandbox|kubectl|test|sdk|peers|dns|ovn|real|bench|check]
 # When all is there it prints one line, asks nothing of the network and takes some milliseconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -79,6 +79,16 @@ need_peers() {
   hack/peers-build.sh --have >/dev/null && return
   hack/go.sh --have >/dev/null || need_venv "fetches a Go that can build flanneld"
 }
+need_coredns() {
+  hack/dns-build.sh --have >/dev/null && return
+  hack/go.sh --have >/dev/null || need_venv "fetches a Go that can build CoreDNS"
+}
+# Where the packages come with services, those may start; the test has databases and sockets of its own.
+need_ovn() {
+  need ovn-northd ovn-central "OVN itself: a real router's next hop is moved by what the controller writes"
+  need ovn-nbctl ovn-common "changes and lists what OVN should do"
+  need ovsdb-server openvswitch-common "OVN's databases"
+}
 # need_venv <why>: Python's own installer.
 need_venv() {
   python3 -c 'import venv, ensurepip' 2>/dev/null && return
@@ -114,6 +124,8 @@ elsewhere() {
     apk:qemu-system-x86) echo qemu-system-x86_64 ;;
     dnf:busybox-static | pacman:busybox-static) echo busybox ;;
     dnf:xz-utils | apk:xz-utils | pacman:xz-utils) echo xz ;;
+    dnf:openvswitch-common | apk:openvswitch-common | pacman:openvswitch-common) echo openvswitch ;;
+    dnf:ovn-common | apk:ovn-c* | pacman:ovn-c*) echo ovn ;;
     dnf:libc6-dev) echo glibc-devel ;;
     apk:libc6-dev) echo musl-dev ;;
     pacman:libc6-dev) echo glibc ;;
@@ -247,10 +259,12 @@ case $purpose in
   test) need_linker; need_network; need_tools; need_guest; need_client_of_rules; need_neutron ;;
   sdk) need_linker; need_java_sdk ;;
   peers) need_linker; need_network; need_tools; need_peers ;;
+  dns) need_linker; need_network; need_tools; need_coredns ;;
+  ovn) need_linker; need_network; need_tools; need_ovn ;;
   real) need_linker; need_network; need_tools; need_control_plane ;;
   check) need_linker ;;
   kubectl) ;;
-  *) die "unknown purpose '$purpose': sandbox, kubectl, test, sdk, peers, real, bench or check" ;;
+  *) die "unknown purpose '$purpose': sandbox, kubectl, test, sdk, peers, dns, ovn, real, bench or check" ;;
 esac
 if ((${#missing[@]})); then
   changed=1
@@ -260,7 +274,7 @@ case $purpose in
   test) provide_kubectl; provide_guest_kernel; provide_client_of_rules; provide_neutron ;;
   sdk) provide_java_sdk ;;
   bench) provide_kubectl; provide_neutron ;;
-  kubectl | real) provide_kubectl ;;
+  kubectl | dns | ovn | real) provide_kubectl ;;
   check) provide_cargo_tools ;;
 esac
 if [[ $changed ]]; then

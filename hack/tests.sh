@@ -10,7 +10,7 @@ lanes=${LANES:-3}
 # These first, with nobody beside them: an emulated machine that must share its cores takes ten times as long, and its clocks go on.
 alone=(guest)
 # Those that take longest, longest first: begun last, one of them would run on alone.
-longest=(networks idle reachable bad_input replicas)
+longest=(networks idle reachable bad_input replicas simulation)
 
 die() { echo "hack/tests.sh: $*" >&2; exit 1; }
 
@@ -26,6 +26,8 @@ selected() {
   case $1 in
     unit-tests) echo --lib --bins ;;
     doc-tests) echo --doc ;;
+    # Optimized, and so with more runs than elsewhere.
+    simulation) echo --profile simulation --test simulation ;;
     *) echo --test "$1" ;;
   esac
 }

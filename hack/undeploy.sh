@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Takes Causeway out of the cluster of your kubeconfig and leaves nothing stuck: first tunnels and networks, while the
-# controller still cleans their gateways and the cloud; then the controller; then the definitions and the rest.
-#   usage: hack/undeploy.sh [manifest…]     without manifests only tunnels, networks and definitions go
+# Takes Causeway out of the cluster of your kubeconfig and leaves nothing stuck: first tunnels, forwards and networks, while
+# the controller still cleans what it made for them; then the controller; then the definitions and the rest.
+#   usage: hack/undeploy.sh [manifest…]     without manifests only tunnels, forwards, networks and definitions go
 # WAIT=120: how many seconds each of these may take. FORCE=1: what remains loses its finalizer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,6 +9,7 @@ export LC_ALL=C
 wait=${WAIT:-120}
 force=${FORCE:-}
 tunnels=vpcnattunnels.kubeovn.ustc.io
+forwards=vpcdnsforwards.kubeovn.ustc.io
 records=gatewayexips.kubeovn.ustc.io
 networks=networks.samplecrd.k8s.io
 namespace=multi-vpc-system
@@ -37,6 +38,7 @@ until_none() {
 
 # Of which kind it is: what follows is about that one.
 of_tunnels() { kind=$tunnels kinds=tunnels finalizer=tunnel.finalizer.ustc.io lease=causeway-controller holder=.spec.natGwDp as=on; }
+of_forwards() { kind=$forwards kinds=forwards finalizer=dns.finalizer.ustc.io lease=causeway-dns holder=.status.vpcDns as=of; }
 of_networks() { kind=$networks kinds=networks finalizer=causeway/network lease=causeway-networks holder=.status.networkId as=as; }
 
 # One line per object: namespace|name|asked to go|what has something of it|why it is still there
@@ -44,7 +46,21 @@ remaining() {
   kube get "$kind" -A -o jsonpath='{range .items[*]}{.metadata.namespace}|{.metadata.name}|{.metadata.deletionTimestamp}|{'"$holder"'}|{.status.conditions[?(@.type=="CleanupBlocked")].message}{"\n"}{end}'
 }
 # What has something of it, in words.
-place() { if [[ $kind == "$tunnels" ]]; then echo "gateway ${1:-unknown}"; else echo "the cloud's network ${1:-unknown}"; fi; }
+place() {
+  case $kind in
+    "$tunnels") echo "gateway ${1:-unknown}" ;;
+    "$forwards") echo "DNS server ${1:-unknown}" ;;
+    *) echo "the cloud's network ${1:-unknown}" ;;
+  esac
+}
+# What that may keep: <namespace> <name>.
+kept() {
+  case $kind in
+    "$tunnels") echo "link $2, its routes (protocol 157) and its rules (comment causeway:$1/$2) until its pod is replaced" ;;
+    "$forwards") echo "a route to kube-dns (annotation causeway/vpc-dns-route of its Deployment) and a block of its Corefile (comment # causeway:)" ;;
+    *) echo "its name, its subnet and our tags" ;;
+  esac
+}
 
 # Also those that somebody creates meanwhile.
 delete_and_list() {
@@ -86,12 +102,10 @@ release() {
 }
 
 release_remaining() {
-  local space name _ what why kept
+  local space name _ what why
   while IFS='|' read -r space name _ what why; do
     release "$space" "$name"
-    kept="link $name, its routes (protocol 157) and its rules (comment causeway:$space/$name) until its pod is replaced"
-    [[ $kind == "$tunnels" ]] || kept="its name, its subnet and our tags"
-    say "$space/$name was let go: $(place "$what") may keep $kept"
+    say "$space/$name was let go: $(place "$what") may keep $(kept "$space" "$name")"
   done
 }
 
@@ -120,6 +134,8 @@ remove_controller() {
 remove_definitions() {
   kubectl delete -f deploy/crds.yaml --ignore-not-found --timeout="${wait}s" ||
     die "a definition did not go within $wait s; kubectl get $tunnels,$records -A shows what is left of its kind"
+  kubectl delete -f deploy/dns-crds.yaml --ignore-not-found --timeout="${wait}s" ||
+    die "a definition did not go within $wait s; kubectl get $forwards -A shows what is left of its kind"
   [[ -z $has_networks ]] || kubectl delete -f deploy/networks-crds.yaml --ignore-not-found --timeout="${wait}s" ||
     die "a definition did not go within $wait s; kubectl get $networks -A shows what is left of its kind"
 }
@@ -159,6 +175,10 @@ cluster= has_networks=
 if defined "$networks" && ours "$networks"; then
   has_networks=1
   of_networks
+  remove_objects
+fi
+if defined "$forwards"; then
+  of_forwards
   remove_objects
 fi
 if defined "$tunnels"; then

@@ -1,10 +1,11 @@
 //! Custom resources of Causeway, and the few fields it reads of others' objects, parsed into
 //! `causeway-core` types.
 //!
-//! A room's kinds are behind its door ([`vpc`], [`rules`], [`leases`], [`networks`]); [`condition`] and [`meta`] are every room's. Parsing
+//! A room's kinds are behind its door ([`vpc`], [`dns`], [`rules`], [`leases`], [`networks`]); [`condition`] and [`meta`] are every room's. Parsing
 //! never fails a watch: what cannot be understood becomes a value that says so, and reaches the object's condition.
 
 pub mod condition;
+pub mod dns;
 pub mod leases;
 mod loose;
 pub mod meta;

@@ -1,17 +1,19 @@
 //! The definitions that people install: equal to the types, and refusing what they should.
 
 use causeway_api::vpc::VpcNatTunnel;
-use causeway_api::{crds_yaml, networks, rules, vpc};
+use causeway_api::{crds_yaml, dns, networks, rules, vpc};
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 const VPC: &str = include_str!("../../../deploy/crds.yaml");
+const DNS: &str = include_str!("../../../deploy/dns-crds.yaml");
 const RULES: &str = include_str!("../../../deploy/rules-crds.yaml");
 const NETWORKS: &str = include_str!("../../../deploy/networks-crds.yaml");
 
 #[test]
 fn the_committed_definitions_are_those_of_the_types() {
     assert!(VPC == crds_yaml(vpc::crds()), "deploy/crds.yaml is stale: run `make manifests`");
+    assert!(DNS == crds_yaml(dns::crds()), "deploy/dns-crds.yaml is stale: run `make manifests`");
     assert!(RULES == crds_yaml(rules::crds()), "deploy/rules-crds.yaml is stale: run `make manifests`");
     assert!(
         NETWORKS == crds_yaml(networks::crds()),
@@ -21,7 +23,8 @@ fn the_committed_definitions_are_those_of_the_types() {
 
 #[test]
 fn the_definitions_read_back_as_they_were_written() {
-    for (committed, crds) in [(VPC, vpc::crds()), (RULES, rules::crds()), (NETWORKS, networks::crds())] {
+    let all = [(VPC, vpc::crds()), (DNS, dns::crds()), (RULES, rules::crds()), (NETWORKS, networks::crds())];
+    for (committed, crds) in all {
         let documents: Vec<Value> = serde_saphyr::from_multiple(committed).expect("YAML");
         let expected: Vec<Value> =
             crds.iter().map(|crd| serde_json::to_value(crd).expect("plain data")).collect();

@@ -46,6 +46,7 @@ mod resource;
 mod schema;
 mod selector;
 mod server;
+mod signal;
 mod status;
 mod store;
 mod strategic;
@@ -58,7 +59,7 @@ use std::net::SocketAddr;
 pub use counters::RequestCount;
 pub use exec::{Exec, ExecEnd, ExecIo, ExecRequest};
 pub use faults::{Fault, FaultError, Faults, Match, Switch};
-pub use local::Local;
+pub use local::{AsOf, Local};
 pub use server::{Config, Server};
 
 /// Why a server could not start.

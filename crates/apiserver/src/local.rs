@@ -15,6 +15,11 @@ use crate::faults::{Faults, Switches};
 use crate::http::{Shared, router};
 use crate::store::Key;
 
+/// Put into the extensions of a request: a list, or a watch that begins with one, shows the state at this version, as far
+/// back as the history reaches. No server is asked like this over a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AsOf(pub u64);
+
 /// A server that is called and not connected to. Dropping it stops it and ends its watches.
 pub struct Local {
     shared: Arc<Shared>,

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+
+use crate::signal::{Listener, Signal};
 
 /// Names a shelf: `<plural>.<group>`.
 pub(crate) type ShelfName = Arc<str>;
@@ -131,7 +132,7 @@ struct Shelf {
     events: VecDeque<Arc<Event>>,
     /// Version of the newest event that is no longer held.
     forgotten: u64,
-    changed: watch::Sender<u64>,
+    changed: Signal,
     closings: u64,
 }
 
@@ -141,7 +142,7 @@ impl Shelf {
             objects: BTreeMap::new(),
             events: VecDeque::new(),
             forgotten: 0,
-            changed: watch::Sender::new(0),
+            changed: Signal::default(),
             closings: 0,
         }
     }
@@ -198,7 +199,7 @@ impl Store {
     pub(crate) fn close(&mut self, shelf: &ShelfName) {
         if let Some(shelf) = self.shelves.get_mut(shelf) {
             shelf.closings += 1;
-            shelf.changed.send_replace(self.version);
+            shelf.changed.raise();
         }
     }
 
@@ -328,10 +329,9 @@ impl Store {
     }
 
     fn record(&mut self, name: &ShelfName, event: Event) {
-        let version = event.version;
         if let Some(shelf) = self.shelves.get_mut(name) {
             shelf.events.push_back(Arc::new(event));
-            shelf.changed.send_replace(version);
+            shelf.changed.raise();
         }
         self.order.push_back(name.clone());
         while self.order.len() > self.capacity {
@@ -370,8 +370,8 @@ impl Store {
     }
 
     /// Says when the shelf changes.
-    pub(crate) fn subscribe(&self, shelf: &ShelfName) -> Option<watch::Receiver<u64>> {
-        self.shelves.get(shelf).map(|shelf| shelf.changed.subscribe())
+    pub(crate) fn subscribe(&self, shelf: &ShelfName) -> Option<Listener> {
+        self.shelves.get(shelf).map(|shelf| shelf.changed.listen())
     }
 
     /// How many objects a shelf holds.

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// What to do: a list of rooms. Each has its rights in a file of its name in deploy/.
-    #[arg(long, value_name = "ROOM,…", value_delimiter = ',', value_enum, default_value = "vpc")]
+    #[arg(long, value_name = "ROOM,…", value_delimiter = ',', value_enum, default_value = DEFAULT_ROOMS)]
     enable: Vec<RoomName>,
     /// The cluster; without it what the variable KUBECONFIG or ~/.kube/config say, else the one this pod runs in.
     #[arg(long, value_name = "FILE")]
@@ -133,11 +133,16 @@ pub(crate) struct Args {
     exit_with_parent: bool,
 }
 
+/// What a controller does unless it is told otherwise.
+pub(crate) const DEFAULT_ROOMS: &str = "vpc,dns";
+
 /// What a controller can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RoomName {
     /// Tunnels between the gateways of VPCs, and the exchange of their records.
     Vpc,
+    /// Names of other clusters in VPCs that ask for it.
+    Dns,
     /// Rules of OpenSergo's kinds, sent to every data plane that asks for them.
     Rules,
     /// Networks of a cloud, declared as objects.
@@ -149,6 +154,7 @@ impl RoomName {
     pub(crate) fn crds(self) -> Vec<CustomResourceDefinition> {
         match self {
             Self::Vpc => causeway_api::vpc::crds(),
+            Self::Dns => causeway_api::dns::crds(),
             Self::Rules => causeway_api::rules::crds(),
             Self::Networks => causeway_api::networks::crds(),
         }
@@ -304,6 +310,7 @@ async fn options(args: Args) -> anyhow::Result<Options> {
         clock: Clock::System,
         seed: seed(),
         vpc: args.enable.contains(&RoomName::Vpc).then_some(vpc),
+        dns: args.enable.contains(&RoomName::Dns),
         rules: args.enable.contains(&RoomName::Rules).then_some(rules),
         networks,
     })
@@ -387,5 +394,11 @@ mod tests {
             assert!(Line::try_parse_from(["causeway", flag, allowed]).is_ok(), "{flag} {allowed}");
         }
         assert!(Line::try_parse_from(["causeway"]).is_ok());
+    }
+
+    #[test]
+    fn without_a_word_it_keeps_tunnels_and_forwards() {
+        let line = Line::try_parse_from(["causeway"]).expect("no words");
+        assert_eq!(line.args.enable, [RoomName::Vpc, RoomName::Dns]);
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use causeway_controller::words::describe;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
@@ -42,28 +42,37 @@ pub(crate) fn run(format: LogFormat, work: impl FnOnce() -> anyhow::Result<ExitC
 /// They are awaited on a thread of their own, since whatever hangs must not hang this.
 pub(crate) fn end_on_signal(stop: CancellationToken) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Before anything else starts: a signal that comes earlier would end the process as if nobody listened.
+    let signals = {
+        let _inside = runtime.enter();
+        signal(SignalKind::terminate()).and_then(|first| Ok((first, signal(SignalKind::interrupt())?)))
+    };
+    // Where the kernel does not let us listen a signal ends the process, as it would otherwise.
+    let Ok((terminations, interrupts)) = signals else { return Ok(()) };
     let wait = move || {
-        let Some(second) = runtime.block_on(second_signal(stop)) else { return };
+        let second = runtime.block_on(second_signal(stop, terminations, interrupts));
         // As a shell reports those whom a signal ended.
         std::process::exit(128 + second.as_raw_value());
     };
     thread::Builder::new().name("signals".into()).spawn(wait).map(drop).context("no thread for signals")
 }
 
-/// Cancels at the first signal and says which the second is; nothing where the kernel does not let us listen.
-async fn second_signal(stop: CancellationToken) -> Option<SignalKind> {
-    let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
-    let (mut terminations, mut interrupts) = (signal(terminate).ok()?, signal(interrupt).ok()?);
+/// Cancels at the first signal and says which the second is.
+async fn second_signal(
+    stop: CancellationToken,
+    mut terminations: Signal,
+    mut interrupts: Signal,
+) -> SignalKind {
     let mut next = async || {
         tokio::select! {
-            _ = terminations.recv() => terminate,
-            _ = interrupts.recv() => interrupt,
+            _ = terminations.recv() => SignalKind::terminate(),
+            _ = interrupts.recv() => SignalKind::interrupt(),
         }
     };
     next().await;
     tracing::info!("asked to stop");
     stop.cancel();
-    Some(next().await)
+    next().await
 }
 
 /// Lines on their way to whoever reads them. Cheap to clone; all clones are one log.

@@ -52,7 +52,7 @@ enum Command {
     /// this command in place of flanneld. docs/node.md says what a node then holds.
     #[cfg(feature = "node")]
     Node(node::Args),
-    /// Show every tunnel, rule, network and node of a cluster: all is well, or what is wrong.
+    /// Show every tunnel, forward, rule, network and node of a cluster: all is well, or what is wrong.
     ///
     /// Exits with 0 if all is well, with 1 if something is not, and with 2 if a cluster could not be asked.
     Status(status::Args),
@@ -86,7 +86,7 @@ enum Command {
     /// Print the custom resource definitions.
     Crds {
         /// For which rooms.
-        #[arg(long, value_name = "ROOM,…", value_delimiter = ',', value_enum, default_value = "vpc")]
+        #[arg(long, value_name = "ROOM,…", value_delimiter = ',', value_enum, default_value = controller::DEFAULT_ROOMS)]
         enable: Vec<controller::RoomName>,
     },
     /// Print what makes a shell complete this command's words.

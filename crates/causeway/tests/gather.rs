@@ -5,7 +5,7 @@
 #[allow(dead_code, reason = "a part of it is used here")]
 mod site;
 
-use causeway_api::{networks, rules, vpc};
+use causeway_api::{dns, networks, rules, vpc};
 use causeway_core::rules::Kind;
 use serde_json::{Value, json};
 use site::{Site, finish};
@@ -74,6 +74,8 @@ fn objects() -> Vec<(&'static str, Value)> {
         ("multi-vpc-system", of("apps/v1", "Deployment", deployment(&pod))),
         ("multi-vpc-system", of("v1", "Pod", pod)),
         ("", of("v1", "Node", json!({}))),
+        ("ns1", of("kubeovn.ustc.io/v1", "VpcDnsForward", json!({ "vpc": "a" }))),
+        ("", of("kubeovn.io/v1", "VpcDns", json!({ "password": format!("{PLANTED}-spec") }))),
         (
             "default",
             of(
@@ -104,7 +106,7 @@ fn objects() -> Vec<(&'static str, Value)> {
 
 #[tokio::test]
 async fn no_secret_of_any_object_is_in_the_archive() {
-    let crds = [vpc::crds(), vpc::foreign::crds(), networks::crds(), rules::crds()].concat();
+    let crds = [vpc::crds(), dns::crds(), vpc::foreign::crds(), networks::crds(), rules::crds()].concat();
     let site = Site::named("cluster 1/odd", crds).await;
     let namespaces = ["multi-vpc-system", "submariner-operator"];
     let namespaces = namespaces
@@ -161,6 +163,8 @@ async fn no_secret_of_any_object_is_in_the_archive() {
         "controller-pods",
         "tunnel-events",
         "networks",
+        "vpcdnsforwards",
+        "vpc-dnses",
     ] {
         let path = folder.join(format!("cluster_1_odd/objects/{kind}.json"));
         let objects: Value = serde_json::from_str(&std::fs::read_to_string(path).expect(kind)).expect("JSON");

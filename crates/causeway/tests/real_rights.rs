@@ -7,6 +7,8 @@ mod agent;
 #[path = "nodes/cluster.rs"]
 #[allow(dead_code, reason = "the tests of the agent use more of it")]
 mod cluster;
+#[path = "real_rights/dns.rs"]
+mod dns;
 #[path = "real_rights/members.rs"]
 mod members;
 #[path = "../../datapath/tests/lab/net.rs"]
@@ -190,6 +192,30 @@ async fn peer_changes(one: &Cluster, two: &Cluster, broker: &Cluster) {
     record(one, SYSTEM, "gw1-cluster2", Some("172.50.16.29")).await;
 }
 
+/// The VPC's main gateway is switched, and switched back: its routes follow, where a tunnel by VPC is.
+async fn routes_follow(one: &Cluster) {
+    let tunnel = json!({
+        "apiVersion": "kubeovn.ustc.io/v1", "kind": "VpcNatTunnel",
+        "metadata": {"name": "byvpc", "namespace": NS},
+        "spec": {
+            "type": "vxlan", "interfaceAddr": "10.100.9.1/24",
+            "remoteCluster": "cluster2", "remoteVpc": "test-vpc-1", "localVpc": "test-vpc-1",
+        },
+    });
+    one.create(&tunnel).await;
+    for (gateway, hop) in [("gw2", "10.0.1.253"), ("gw1", "10.0.1.254")] {
+        let wish = format!("causeway/switch-to={gateway}");
+        one.kubectl(&["annotate", "--overwrite", "vpc", "test-vpc-1", &wish]).await.ok();
+        one.until(&format!("the VPC leads to {gateway}"), PATIENCE, async || {
+            let path = "-o=jsonpath={.spec.staticRoutes[*].nextHopIP}";
+            let hops = one.kubectl(&["get", "vpc", "test-vpc-1", path]).await.ok();
+            if hops == hop { Ok(()) } else { Err(hops) }
+        })
+        .await;
+    }
+    one.delete("byvpc").await;
+}
+
 /// The broker's coordinates come from a secret.
 async fn by_secret(one: &Cluster) {
     let discovery =
@@ -281,6 +307,7 @@ async fn every_right_that_ships_is_used_and_none_is_missing() {
     one.controller().await;
     let standby = Replica::beside(&one, sandbox.folder(), "standby");
     standby.is_ready(&one).await;
+    routes_follow(&one).await;
     join(&one, &two, "used0", "gw1", 1).await;
     drift_twice(&one).await;
     by_secret(&one).await;
@@ -470,9 +497,11 @@ async fn a_real_server_takes_everything_that_ships() {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         one.apply(&namespace.to_string()).await.ok();
     }
-    let definitions = ["crds.yaml", "rules-crds.yaml", "networks-crds.yaml"].into_iter();
+    let definitions = ["crds.yaml", "dns-crds.yaml", "rules-crds.yaml", "networks-crds.yaml"].into_iter();
     let others = [
         "exec-policy.yaml",
+        "dns.yaml",
+        "dns-policy.yaml",
         "rules.yaml",
         "rules-name.yaml",
         "networks.yaml",

@@ -293,6 +293,7 @@ fn help_names_every_command_and_every_flag_with_a_sentence() {
         "--nodes",
         "--nodes-backend",
         "--nodes-ipv6",
+        "--demo",
         "--once",
         "--output",
         "--dir",

@@ -238,3 +238,20 @@ async fn undeploying_waits_for_networks_first_and_leaves_a_definition_that_other
     let left = one.kubectl(&["get", "networks.samplecrd.k8s.io", "-A", "-o", "name"]).await.ok();
     assert_eq!(left.lines().count(), 1, "none of ours: {left}");
 }
+
+#[tokio::test]
+async fn undeploying_takes_forwards_first_and_leaves_the_texts_as_they_were() {
+    let sandbox = Sandbox::start(&["--bare", "--dns"]).await;
+    let one = sandbox.cluster(1).await;
+    let corefile =
+        ["get", "configmap", "-n", "kube-system", "vpc-dns-corefile", "-o", "jsonpath={.data.Corefile}"];
+    let before = one.kubectl(&corefile).await.ok();
+    let sample = root().join("samples/dns.yaml").display().to_string();
+    one.kubectl(&["apply", "-f", &sample]).await.ok();
+    one.kubectl(&["wait", "vdf", "-n", "ns1", "dns-1", "--for=condition=Ready", "--timeout=60s"]).await.ok();
+    assert!(one.kubectl(&corefile).await.ok().contains("clusterset.local:53 {"));
+    let (said, _) = run(&one, &["hack/undeploy.sh"], &[("WAIT", "50")]).await;
+    assert!(said.ok().contains("no forwards are left"));
+    assert_eq!(one.kubectl(&corefile).await.ok(), before);
+    assert_eq!(definitions(&one).await, Vec::<String>::new());
+}

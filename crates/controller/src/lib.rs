@@ -11,6 +11,7 @@
 
 pub mod client;
 pub mod clock;
+pub mod dns;
 pub mod election;
 pub mod events;
 pub mod follow;
@@ -64,6 +65,8 @@ pub struct Options {
     pub seed: u64,
     /// The room `vpc`, where it is switched on.
     pub vpc: Option<vpc::Options>,
+    /// Whether the room `dns` is switched on.
+    pub dns: bool,
     /// The room `rules`, where it is switched on.
     pub rules: Option<rules::Options>,
     /// The room `networks`, where it is switched on.
@@ -76,6 +79,9 @@ pub async fn run(options: Options, stop: CancellationToken) -> anyhow::Result<()
     let house = furnish(&options, &stop, &mut parts);
     if let Some(options) = options.vpc {
         room::start(&vpc::Vpc::new(options, &house), &house, &mut parts);
+    }
+    if options.dns {
+        room::start(&dns::Dns::new(&house), &house, &mut parts);
     }
     if let Some(options) = options.rules {
         let room = rules::Rules::new(options, &house);

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use causeway_api::vpc::{GatewayExIp, LooseTunnel, VpcNatTunnel};
+use causeway_api::vpc::{GatewayExIp, LooseTunnel, TunnelEnd, VpcNatTunnel};
 use causeway_apiserver::{Fault, Match, Server, Switch};
 use causeway_controller::vpc;
 use causeway_core::vpc::Given;
@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps,
 };
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, CustomResourceExt};
 use serde_json::{Value, json};
 use support::vpc::{define, options, start};
@@ -230,4 +230,36 @@ async fn a_broker_that_does_not_answer_holds_up_no_status() {
     .await;
     let took = is_reported(&home, "vx0").await;
     assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_broker_lost_before_we_saw_it_there_is_written_again() {
+    let (home, broker) = (server().await, server().await);
+    for server in [&home, &broker] {
+        define(server, [VpcNatTunnel::crd(), GatewayExIp::crd(), TunnelEnd::crd()]).await;
+    }
+    let meeting = vpc::broker::Broker { client: client(&broker, "controller"), namespace: "default".into() };
+    let given = Given { cluster: Some("cluster1".parse().expect("an id")), ..Given::default() };
+    let options = vpc::Options { given, broker: Some(meeting), ..options() };
+    let resync = options.resync_interval;
+    let (house, _parts) = start(&home, options);
+    until("all is listed", || async { house.readiness.answer().0 == 200 }).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // It writes, and does not hear of it.
+    broker.faults().set(vec![frozen(&["watch"], "tunnelends")]).expect("a fault");
+    is_reported(&home, "vx0").await;
+    let ends: Api<TunnelEnd> = Api::namespaced(client(&broker, "somebody"), "default");
+    let all = async || ends.list(&ListParams::default()).await.expect("a list").items;
+    until("its end is there", || async { all().await.len() == 1 }).await;
+    // The broker comes back without it, and no history says that it was there.
+    ends.delete_collection(&DeleteParams::default(), &ListParams::default()).await.expect("deleted");
+    broker
+        .faults()
+        .set(vec![Fault::new(Switch::CloseWatches), Fault::new(Switch::Compacted)])
+        .expect("faults");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    broker.faults().clear();
+    assert_eq!(all().await.len(), 0);
+    tokio::time::sleep(2 * resync).await;
+    assert_eq!(all().await.len(), 1, "its end is there again");
 }

@@ -11,6 +11,7 @@
 
 pub mod addresses;
 pub mod condition;
+pub mod dns;
 pub mod leases;
 pub mod names;
 pub mod networks;

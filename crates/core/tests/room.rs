@@ -338,6 +338,7 @@ fn any_happening() -> impl Strategy<Value = Happening> {
         3 => event(any_change(any_record()).prop_map(Event::Records)),
         2 => event(any_change(any_vpc_record(false)).prop_map(Event::Records)),
         2 => event(any_change(any_vpc_record(true).prop_map(|(key, record)| (key.name().to_owned(), record))).prop_map(Event::Copies)),
+        1 => (any_gateway(), any::<bool>()).prop_map(|(by, listens)| Happening::Event(Box::new(Event::Listening(by, listens)))),
         2 => (any_gateway(), any_gateway(), any::<bool>()).prop_map(|(of, by, silent)| Happening::Event(Box::new(Event::Silence { of, by, silent }))),
         3 => event(any_change(any_copy()).prop_map(Event::Copies)),
         3 => event(any_change(any_pod()).prop_map(Event::Pods)),

@@ -26,6 +26,8 @@ pub(crate) struct Asked {
     pub(crate) user_agent: String,
     pub(crate) field_manager: String,
     pub(crate) dry_run: bool,
+    /// The version that a list shows in place of the present.
+    pub(crate) as_of: Option<u64>,
 }
 
 impl Asked {

@@ -8,6 +8,7 @@ use super::path::{Place, Route};
 use super::query::Query;
 use super::{Client, Shared};
 use crate::faults::Asked;
+use crate::local::AsOf;
 
 pub(super) fn describe(shared: &Shared, route: &Route, request: &Request<Body>) -> Asked {
     let query = Query::of(request.uri()).unwrap_or_default();
@@ -18,6 +19,7 @@ pub(super) fn describe(shared: &Shared, route: &Route, request: &Request<Body>) 
         user_agent: agent.to_owned(),
         field_manager: query.text("fieldManager").to_owned(),
         dry_run: !query.text("dryRun").is_empty(),
+        as_of: request.extensions().get::<AsOf>().map(|AsOf(version)| *version),
         verb: method(request.method()),
         ..Asked::default()
     };

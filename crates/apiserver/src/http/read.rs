@@ -111,7 +111,8 @@ impl ListOptions {
 
 /// What a list shows in place of the present, when that was switched on and is still known.
 fn stale(call: &Call, cluster: &Cluster) -> Option<(Vec<Arc<Object>>, u64)> {
-    let past = call.shared.faults.stale(&call.asked)?.min(cluster.store.version());
+    let past = call.asked.as_of.or_else(|| call.shared.faults.stale(&call.asked));
+    let past = past?.min(cluster.store.version());
     let objects = cluster.store.list_at(&call.resource.shelf, call.place.namespace.as_deref(), past);
     Some((objects.ok()?, past))
 }

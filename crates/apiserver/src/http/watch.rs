@@ -15,7 +15,6 @@ use bytes::Bytes;
 use futures::stream;
 use http::HeaderMap;
 use serde_json::json;
-use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
 use super::negotiate::{Form, Presentation};
@@ -26,6 +25,7 @@ use crate::clock::Clock;
 use crate::faults::{Asked, Changes};
 use crate::resource::Resource;
 use crate::selector::Selector;
+use crate::signal::Listener;
 use crate::status::{ApiError, FieldError};
 use crate::store::{Change, Encoding, EncodingForm, Event, Object};
 use crate::table::{row, table};
@@ -51,7 +51,7 @@ struct Watch {
     initial: VecDeque<Arc<Object>>,
     mark_initial_end: bool,
     cursor: u64,
-    changed: Receiver<u64>,
+    changed: Listener,
     closings: u64,
     ready: VecDeque<Bytes>,
     headers_sent: bool,
@@ -124,7 +124,8 @@ fn begin(call: &Call, options: Options) -> Result<Watch, ApiError> {
     let store = &cluster.store;
     let changed = store.subscribe(&resource.shelf).ok_or_else(ApiError::no_such_path)?;
     let selector = options.selector;
-    let stale = shared.faults.stale(&call.asked).map(|past| past.min(store.version()));
+    let stale =
+        call.asked.as_of.or_else(|| shared.faults.stale(&call.asked)).map(|past| past.min(store.version()));
     let (initial, cursor) = match options.from {
         From::Present if options.asked > store.version() => {
             return Err(too_large(options.asked, store.version()));
@@ -228,7 +229,7 @@ impl Watch {
     /// Takes the next events of the history; whether there may be more.
     fn gather(&mut self) -> bool {
         // Seen before reading, so that a change meanwhile is not slept over.
-        self.changed.mark_unchanged();
+        self.changed.mark_seen();
         let (since, current, closings) = {
             let cluster = self.shared.read();
             let (store, shelf) = (&cluster.store, &self.resource.shelf);
@@ -269,7 +270,7 @@ impl Watch {
                 self.last_bookmark = None;
                 self.remember();
             }
-            changed = self.changed.changed() => self.ended |= changed.is_err(),
+            () = self.changed.heard() => {}
         }
     }
 

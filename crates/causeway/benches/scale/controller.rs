@@ -44,7 +44,7 @@ impl Controller {
         let log = folder.join("controller.log");
         let usual = || env!("CARGO_BIN_EXE_causeway").into();
         let mut command = Command::new(std::env::var_os("BENCH_CONTROLLER").unwrap_or_else(usual));
-        command.arg("controller").arg("--kubeconfig").arg(cluster.kubeconfig());
+        command.args(["controller", "--enable", "vpc", "--kubeconfig"]).arg(cluster.kubeconfig());
         command.args(["--cluster-id", "c1", "--globalnet-cidr", "242.0.0.0/16"]);
         let egress: Vec<String> = (1..=8).map(|host| format!("242.0.0.{host}")).collect();
         command.args(["--egress-ips", &egress.join(",")]);

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use causeway_api::dns::LooseForward;
 use causeway_api::networks::LooseNetwork;
 use causeway_api::rules::resource;
 use causeway_api::vpc::foreign::{kube_ovn, submariner};
@@ -123,10 +124,12 @@ impl<W: Write> Collector<'_, W> {
         let mut wanted = vec![
             ("vpcnattunnels", LooseTunnel::url_path(&(), None), all()),
             ("gatewayexips", GatewayExIp::url_path(&(), None), all()),
+            ("vpcdnsforwards", LooseForward::url_path(&(), None), all()),
             ("networks", LooseNetwork::url_path(&(), None), all()),
             ("vpcs", kube_ovn::Vpc::url_path(&(), None), all()),
             ("subnets", kube_ovn::Subnet::url_path(&(), None), all()),
             ("vpc-nat-gateways", kube_ovn::VpcNatGateway::url_path(&(), None), all()),
+            ("vpc-dnses", kube_ovn::VpcDns::url_path(&(), None), all()),
             ("iptables-eips", kube_ovn::IptablesEIP::url_path(&(), None), all()),
             ("submariner-clusters", submariner::Cluster::url_path(&(), None), all()),
             ("clusterglobalegressips", submariner::ClusterGlobalEgressIP::url_path(&(), None), all()),
@@ -139,12 +142,18 @@ impl<W: Write> Collector<'_, W> {
                 "/api/v1/namespaces/kube-system/configmaps".into(),
                 named("ovn-vpc-nat-config"),
             ),
+            (
+                "vpc-dns-corefile",
+                "/api/v1/namespaces/kube-system/configmaps".into(),
+                named("vpc-dns-corefile"),
+            ),
             ("controller-deployments", format!("/apis/apps/v1{ours}/deployments"), all()),
             ("controller-pods", format!("/api/v1{ours}/pods"), all()),
             ("controller-events", format!("/api/v1{ours}/events"), all()),
             ("leases", "/apis/coordination.k8s.io/v1/leases".into(), named("causeway-controller")),
             ("nodes", "/api/v1/nodes".into(), all()),
             ("tunnel-events", "/api/v1/events".into(), about("VpcNatTunnel")),
+            ("forward-events", "/api/v1/events".into(), about("VpcDnsForward")),
             ("network-events", "/api/v1/events".into(), about("Network")),
         ];
         for kind in Kind::ALL {

@@ -22,6 +22,8 @@ pub(super) const SYSTEM: &str = "kube-system";
 pub(super) const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 1);
 /// The underlay's own address: the gateways' way out.
 pub(super) const UNDERLAY_GATEWAY: Ipv4Addr = Ipv4Addr::new(172, 50, 16, 1);
+/// Whoever else is on the underlay.
+pub(super) const OTHERS: Ipv4Addr = Ipv4Addr::new(172, 50, 16, 254);
 /// Most clusters the underlay's numbering has room for.
 pub(super) const MAX_CLUSTERS: u8 = 9;
 

@@ -18,6 +18,7 @@ use super::tools;
 /// What the controllers do besides tunnels.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rooms {
+    pub(super) dns: bool,
     pub(super) rules: bool,
     pub(super) networks: bool,
 }
@@ -31,6 +32,8 @@ pub(super) struct Controller {
     pub(super) kubeconfig: PathBuf,
     /// Where its lease lives, where that is not the default.
     pub(super) lease_namespace: Option<&'static str>,
+    /// Whether it keeps forwards of names.
+    pub(super) dns: bool,
     /// Where it serves rules, if it does.
     pub(super) rules: Option<Ports>,
     /// What it is told of networks, if it keeps any.
@@ -68,7 +71,11 @@ impl Controller {
         args.extend(self.lease_namespace.iter().flat_map(|name| ["--lease-namespace", name]).map(Into::into));
         args.extend(["--identity".into(), format!("sandbox-{}", self.cluster).into()]);
         args.extend(["--listen", "127.0.0.1:0", "--exit-with-parent"].map(Into::into));
-        let rooms = [self.rules.is_some().then_some("rules"), self.networks.is_some().then_some("networks")];
+        let rooms = [
+            self.dns.then_some("dns"),
+            self.rules.is_some().then_some("rules"),
+            self.networks.is_some().then_some("networks"),
+        ];
         let rooms: Vec<&str> = ["vpc"].into_iter().chain(rooms.into_iter().flatten()).collect();
         args.extend(["--enable".into(), rooms.join(",").into()]);
         if let Some(Ports { listen, clients, .. }) = &self.rules {

@@ -51,12 +51,12 @@ pub(super) struct Measurement {
     pub(super) p50_ms: f64,
     /// The slowest round.
     pub(super) worst_ms: f64,
-    /// From just before the first write to the first answer, in the order of the rounds.
+    /// In the order of the rounds.
     pub(super) samples_ms: Vec<f64>,
 }
 
 impl Measurement {
-    fn of(samples: &[Duration]) -> Measurement {
+    pub(super) fn of(samples: &[Duration]) -> Measurement {
         let samples_ms: Vec<f64> = samples.iter().map(|sample| tenths(*sample)).collect();
         let mut sorted = samples_ms.clone();
         sorted.sort_by(f64::total_cmp);

@@ -18,7 +18,10 @@
 
 mod addresses;
 mod apply;
+mod arrivals;
 mod controllers;
+mod demo;
+mod dns;
 mod echo;
 mod exec;
 mod exec_log;
@@ -72,10 +75,12 @@ use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+pub(crate) use demo::Demo;
 pub(crate) use nat::Choice;
 pub(crate) use nodes::Backend as NodesBackend;
 pub(crate) use preflight::{EXIT_CODE, NotReady};
 
+use demo::{Cause, Rounds, Stage};
 use folder::Folder;
 use marks::Guardian;
 use measure::Measurement;
@@ -110,6 +115,9 @@ pub(crate) struct Args {
     /// Have the controllers serve rules too, on loopback, with data planes under which a rule is changed.
     #[arg(long, conflicts_with = "measure")]
     pub(crate) rules: bool,
+    /// Have the controllers keep VpcDnsForwards too, on objects as kube-ovn makes them; nobody serves DNS here.
+    #[arg(long, conflicts_with = "measure")]
+    pub(crate) dns: bool,
     /// Give each cluster N nodes with a pod and a `causeway node` on each, and show who reaches whom before and after
     /// the routes of one are deleted.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=i64::from(nodes::MOST)),
@@ -136,6 +144,20 @@ pub(crate) struct Args {
     /// too.
     #[arg(long, value_name = "URL", conflicts_with = "measure")]
     pub(crate) neutron: Option<String>,
+    /// Break something under traffic and show what comes of it.
+    #[arg(long, value_name = "WHAT",
+          conflicts_with_all = ["bare", "apply", "measure", "kubeconfig", "rules", "nodes", "networks", "neutron"])]
+    pub(crate) demo: Option<Demo>,
+    /// With --demo failover: the gateway falls silent as if its node had died, and nobody is told.
+    #[arg(long, requires = "demo")]
+    pub(crate) silent: bool,
+    /// With --demo failover: N times, one after another; then say how long it took, and exit.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), requires = "demo")]
+    pub(crate) rounds: Option<u16>,
+    /// With --rounds: so many tunnels on the gateway that is lost.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4_000),
+          requires = "rounds")]
+    pub(crate) tunnels: u32,
     /// Prove that packets cross, then exit: 0 if they did, 1 if not. With --bare: that the gateways were exchanged.
     #[arg(long)]
     pub(crate) once: bool,
@@ -177,6 +199,11 @@ pub(crate) fn prepare(args: &Args) -> Result<(), NotReady> {
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Already installed is as good: there is only one provider in this program.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let asks_for_failover = args.silent || args.rounds.is_some();
+    anyhow::ensure!(
+        !asks_for_failover || args.demo == Some(Demo::Failover),
+        "--silent and --rounds are about --demo failover"
+    );
     let mut stop = Stop::listen()?;
     let progress = Progress::new();
     let folder = Folder::open(args.dir.as_deref())?;
@@ -228,6 +255,19 @@ async fn live(
         let measured = sandbox.measure(rounds, patience).await?;
         sandbox.progress.finish();
         return show(&measured, Measurement::text, args.output);
+    }
+    let cause = if args.silent { Cause::Silent } else { Cause::Deleted };
+    if let (Some(rounds), true) = (args.rounds, report.ready) {
+        let measure = async |stage: &Stage<'_>| demo::measure(stage, rounds, args.tunnels, cause).await;
+        let measured = sandbox.show(patience, folder, measure).await?;
+        sandbox.progress.finish();
+        return show(&measured, Rounds::text, args.output);
+    }
+    if let (Some(demo), true) = (args.demo, report.ready) {
+        let run = async |stage: &Stage<'_>| demo.run(stage, cause).await;
+        report.take(sandbox.show(patience, folder, run).await?);
+        sandbox.progress.finish();
+        *ready = Some(report.ready);
     }
     report.stays = !args.once && args.measure.is_none();
     if broken.is_none() || args.output == Output::Json {

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::controllers::kubeconfig;
+use super::demo::Story;
 use super::networks::NetworksReport;
 use super::nodes::NodesReport;
 use super::proof::Proof;
@@ -36,6 +37,9 @@ pub(super) struct Report {
     pub(super) clusters: Vec<ClusterReport>,
     pub(super) tunnels: Vec<TunnelReport>,
     pub(super) proof: Option<Proof>,
+    /// What was broken, and what came of it, when that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) demo: Option<Story>,
     /// Empty when no rules were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) rules: Vec<RulesReport>,
@@ -112,6 +116,15 @@ impl Report {
         Report { reason: Some(describe(error.as_ref())), ..Report::new(folder) }
     }
 
+    /// Takes in what a demonstration showed; it failed where traffic does not flow again.
+    pub(super) fn take(&mut self, story: Story) {
+        if !story.flows_again() {
+            self.ready = false;
+            self.reason = Some("traffic does not flow again".into());
+        }
+        self.demo = Some(story);
+    }
+
     /// For a terminal.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
@@ -151,6 +164,7 @@ impl Report {
             let _ = writeln!(text, "{sentence}");
         }
         let _ = writeln!(text, "{}", self.verdict());
+        text.extend(self.demo.as_ref().map(Story::text));
         if self.stays {
             let _ = writeln!(text, "\n{}", self.what_next());
         }
@@ -302,6 +316,14 @@ mod tests {
         assert!(plain.contains("export KUBECONFIG=/tmp/demo/cluster1.kubeconfig\n"), "{plain}");
         let odd = proposed("/tmp/it's ü");
         assert!(odd.contains(r"export KUBECONFIG='/tmp/it'\''s ü/cluster1.kubeconfig'"), "{odd}");
+    }
+
+    #[test]
+    fn traffic_that_does_not_flow_again_is_a_failure() {
+        let mut report = Report { ready: true, ..Report::default() };
+        report.take(Story::of_nothing());
+        assert!(!report.ready);
+        assert!(report.text().contains("✘ not ready: traffic does not flow again"), "{}", report.text());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -63,6 +64,13 @@ impl RunningPods {
             }
             pods.changed().await.expect("the sender is this very value");
         }
+    }
+
+    /// Waits until this life of a pod is over, and says when that was seen.
+    pub(super) async fn left(&self, role: Role, mark: &str) -> anyhow::Result<Instant> {
+        let lives = |pods: &ByRole| pods.get(&role).is_some_and(|pod| pod.mark == mark);
+        self.0.subscribe().wait_for(|pods| !lives(pods)).await?;
+        Ok(Instant::now())
     }
 
     pub(super) fn find(&self, namespace: &str, pod: &str) -> Option<Arc<RunningPod>> {

@@ -1,12 +1,14 @@
 //! One member cluster: its API server, its network, and those parts of a cluster that we play.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::Context;
-use causeway_apiserver::{Config, Server};
+use causeway_apiserver::{Config, Faults, Server};
 use causeway_controller::words::describe;
+use ipnet::Ipv4Net;
 use kube::Client;
 use tokio::task::JoinSet;
 
@@ -70,6 +72,8 @@ pub(super) struct Site {
     pub(super) running: RunningPods,
     server: ApiServer,
     exec: Arc<PodExec>,
+    /// Its network, once the parts that we play have begun.
+    fabric: Option<Arc<Fabric>>,
     stand_in: Option<StandIn>,
     kubelet_port: Option<u16>,
 }
@@ -77,6 +81,7 @@ pub(super) struct Site {
 /// Where the members meet: an API server and nothing else.
 pub(super) struct Broker {
     server: ApiServer,
+    client: Client,
 }
 
 impl Broker {
@@ -94,7 +99,7 @@ impl Broker {
         if let ApiServer::Given(given) = &server {
             given.admit_members().await.context("the broker")?;
         }
-        Ok(Broker { server })
+        Ok(Broker { server, client })
     }
 
     /// What a member gets to know of it.
@@ -106,6 +111,18 @@ impl Broker {
                 ca_pem: server.ca_pem().to_owned(),
             }),
             ApiServer::Given(given) => given.access(&member.id(), BROKER).await.context("the broker"),
+        }
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// What can be made to go wrong with it, where the server is one of ours.
+    pub(super) fn faults(&self) -> Option<Faults> {
+        match &self.server {
+            ApiServer::Embedded(server) => Some(server.faults()),
+            ApiServer::Given(_) => None,
         }
     }
 
@@ -147,7 +164,7 @@ impl Site {
             }
         };
         let kubelet_port = stand_in.as_ref().map(|stand_in| stand_in.port);
-        Ok(Site { cluster, client, running, server, exec, stand_in, kubelet_port })
+        Ok(Site { cluster, client, running, server, exec, fabric: None, stand_in, kubelet_port })
     }
 
     /// Fills the cluster with what kube-ovn and Submariner would hold there. `ways` are the other
@@ -170,6 +187,7 @@ impl Site {
             ApiServer::Embedded(_) => Sets::Ours,
             ApiServer::Given(_) => Sets::Theirs,
         };
+        self.fabric = Some(fabric.clone());
         let kubelet = Kubelet::new(self.client.clone(), fabric.clone(), self.running.clone(), sets);
         tasks.spawn(kubelet.run());
         tasks.spawn(vpc::keep_routes(self.client.clone(), fabric));
@@ -177,6 +195,18 @@ impl Site {
             tasks.spawn(stand_in.run(self.exec.clone()));
             tasks.spawn(given::keep_alive(self.client.clone(), self.cluster));
         }
+    }
+
+    /// Its network, once the parts that we play have begun.
+    pub(super) fn fabric(&self) -> Option<&Fabric> {
+        self.fabric.as_deref()
+    }
+
+    /// Waits until the VPC's router leads a range to an address, and says when that was seen.
+    pub(super) async fn led(&self, range: Ipv4Net, hop: Ipv4Addr) -> anyhow::Result<Instant> {
+        let fabric = self.fabric.as_ref().context("there is no router yet")?;
+        fabric.led().subscribe().wait_for(|routes| routes.get(&range) == Some(&hop)).await?;
+        Ok(Instant::now())
     }
 
     /// The kubeconfig of its controller, and where that keeps its lease.

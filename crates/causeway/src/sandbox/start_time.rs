@@ -14,6 +14,11 @@ pub(super) fn since_process_start() -> Duration {
     started(&stat).map_or(Duration::ZERO, |start| now.saturating_sub(start))
 }
 
+/// Whole milliseconds.
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Field 22, counted behind the command's name, which may hold spaces.
 fn started(stat: &str) -> Option<Duration> {
     let ticks: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;

@@ -10,10 +10,14 @@
 //! pod gets a veth into the first, gateways one into the second too. A pod's ports carry a number
 //! that is never used again, so a new pod never meets the remains of the one before it.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use ipnet::Ipv4Net;
+use tokio::sync::watch;
 
 use super::addresses::{self, Cluster, Gateway, Role};
 use super::nat::{self, Variant};
@@ -64,7 +68,12 @@ pub(super) struct Fabric {
     variant: Variant,
     folder: PathBuf,
     plugged: AtomicU32,
+    /// The VPC's static routes that the router has.
+    led: watch::Sender<Routes>,
 }
+
+/// Where a router leads which range.
+pub(super) type Routes = BTreeMap<Ipv4Net, Ipv4Addr>;
 
 /// A pod's network. [`Fabric::unplug`] takes it out at once; dropped, it goes in its own time.
 #[derive(Debug)]
@@ -109,7 +118,15 @@ impl Fabric {
                 format!("route add {} via {}", server.0, server.1),
             ])
             .await?;
-        Ok(Fabric { cluster, router, underlay, variant, folder, plugged: AtomicU32::new(0) })
+        Ok(Fabric {
+            cluster,
+            router,
+            underlay,
+            variant,
+            folder,
+            plugged: AtomicU32::new(0),
+            led: watch::Sender::default(),
+        })
     }
 
     pub(super) fn cluster(&self) -> Cluster {
@@ -119,6 +136,11 @@ impl Fabric {
     /// The VPC router's namespace, whose routes follow the `Vpc` object.
     pub(super) fn router(&self) -> &Namespace {
         &self.router
+    }
+
+    /// The VPC's static routes as the router has them: whoever changes those says so here.
+    pub(super) fn led(&self) -> &watch::Sender<Routes> {
+        &self.led
     }
 
     /// Makes a pod's namespace and connects it, as kube-ovn's CNI would.
@@ -163,6 +185,38 @@ impl Fabric {
         // Only the pod's files; the sandbox's folder goes as a whole at the end anyway.
         let _ = tokio::fs::remove_dir_all(&pod.folder).await;
         Ok(())
+    }
+
+    /// Has a gateway fall silent as if its node had died, or lets it be heard again. Nobody is told.
+    pub(super) async fn mute(&self, pod: &PodNet, silent: bool) -> Result<(), NamespaceError> {
+        let state = if silent { "down" } else { "up" };
+        let line = |port: &String| [format!("link set dev {port} {state}")];
+        self.router.ip(&line(&pod.lan_port)).await?;
+        match &pod.underlay_port {
+            Some(port) => self.underlay.namespace.ip(&line(port)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// A network on the underlay beside the clusters, which has these addresses. The underlay's gateway leads there.
+    pub(super) async fn beside(&self, ranges: &[Ipv4Net]) -> Result<Namespace, NamespaceError> {
+        let namespace = Namespace::create("others").await?;
+        let (own, prefix) = (addresses::OTHERS, addresses::underlay().prefix_len());
+        for namespace in [&namespace, &self.underlay.namespace] {
+            namespace.sysctl(QUIET).await?;
+            namespace.sysctl(ROUTER).await?;
+        }
+        cable(&self.underlay.namespace, "underlay", "others", &namespace, ("net1", own)).await?;
+        namespace
+            .ip(&[
+                "link set dev lo up".into(),
+                format!("address add {own}/{prefix} dev net1"),
+                "link set dev net1 up".into(),
+            ])
+            .await?;
+        let ways: Vec<String> = ranges.iter().map(|range| format!("route add {range} via {own}")).collect();
+        self.underlay.namespace.ip(&ways).await?;
+        Ok(namespace)
     }
 
     async fn set_up_workload(&self, pod: &Namespace, role: Role) -> Result<(), NamespaceError> {

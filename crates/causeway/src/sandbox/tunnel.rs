@@ -10,7 +10,7 @@ use anyhow::Context;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
-use super::addresses::{Cluster, Gateway, WORKLOADS};
+use super::addresses::{Cluster, Gateway, VPC, WORKLOADS};
 
 /// An object and the number (from 0) of the cluster it is for.
 pub(super) type Placed = (usize, Value);
@@ -19,21 +19,30 @@ pub(super) type Placed = (usize, Value);
 /// `demo3` to the third, …
 pub(super) fn demo(clusters: &[Cluster]) -> Vec<Placed> {
     let gateway = Gateway::Gw1.name();
-    let tunnel = |at: usize, peer: &Cluster| {
+    pairs(clusters, |peer| json!({"clusterId": peer.id(), "gatewayName": gateway, "natGwDp": gateway}))
+}
+
+/// The same between VPCs, so that they follow the main gateways on both sides.
+pub(super) fn by_vpc(clusters: &[Cluster]) -> Vec<Placed> {
+    pairs(clusters, |peer| json!({"remoteCluster": peer.id(), "remoteVpc": VPC, "localVpc": VPC}))
+}
+
+/// Both ends of a tunnel between the first cluster and each other one. `ends` says what it joins.
+fn pairs(clusters: &[Cluster], ends: impl Fn(Cluster) -> Value) -> Vec<Placed> {
+    let tunnel = |(at, peer): (usize, &Cluster)| {
         let name = if at == 1 { "demo".to_owned() } else { format!("demo{}", at + 1) };
-        let near = json!({
+        let mut near = json!({
             "apiVersion": "kubeovn.ustc.io/v1", "kind": "VpcNatTunnel",
             // A gateway tells its tunnels apart by VNI; 100 is the one that needs no label.
             "metadata": {"name": name, "namespace": WORKLOADS, "labels": {"vid": (99 + at).to_string()}},
-            "spec": {
-                "type": "vxlan", "clusterId": peer.id(), "gatewayName": gateway,
-                "natGwDp": gateway, "interfaceAddr": format!("10.100.{}.1/24", at - 1),
-            },
+            "spec": ends(*peer),
         });
+        near["spec"]["type"] = json!("vxlan");
+        near["spec"]["interfaceAddr"] = json!(format!("10.100.{}.1/24", at - 1));
         let far = mirror(&near, clusters[0]);
         [(0, near), (at, far)]
     };
-    clusters.iter().enumerate().skip(1).flat_map(|(at, peer)| tunnel(at, peer)).collect()
+    clusters.iter().enumerate().skip(1).flat_map(tunnel).collect()
 }
 
 /// A manifest's objects for cluster1, and their mirror images for the clusters they name.

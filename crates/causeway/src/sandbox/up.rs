@@ -11,16 +11,15 @@ use std::time::Duration;
 use anyhow::Context;
 use causeway_controller::words::describe;
 use futures::future::{join_all, try_join_all};
-use kube::Api;
-use kube::api::{ApiResource, DynamicObject, ListParams};
-use kube::core::GroupVersionKind;
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::addresses::{Cluster, Gateway, MAX_CLUSTERS, Role, SYSTEM};
+use super::addresses::{Cluster, MAX_CLUSTERS, Role};
+use super::arrivals::{exchanged, talk, tunnels_of};
 use super::controllers::{Controller, Rooms};
+use super::demo::Stage;
 use super::folder::Folder;
 use super::marks::{self, kill_marked};
 use super::measure::{self, Measurement};
@@ -28,15 +27,14 @@ use super::nat::Variant;
 use super::networks::{Cloud, Networks};
 use super::nodes::{Nodes, Running, Shape};
 use super::progress::Progress;
-use super::proof::{Caller, Proof};
 use super::report::{Report, TunnelReport};
 use super::rules::{self, Ports, Rules};
 use super::site::{Broker, Site, Source, Tasks};
-use super::start_time::since_process_start;
+use super::start_time::{millis, since_process_start};
 use super::submariner;
 use super::topology::{Fabric, Underlay};
 use super::tunnel::{self, Placed};
-use super::{Args, NodesBackend, apply};
+use super::{Args, NodesBackend, apply, dns};
 
 const POLL: Duration = Duration::from_millis(25);
 /// How long a tunnel may say it is not ready after packets have crossed it.
@@ -94,7 +92,7 @@ impl Sandbox {
         let placed = match &args.apply {
             Some(file) => tunnel::from_file(file, &clusters)?,
             None if args.bare || args.measure.is_some() => Vec::new(),
-            None => tunnel::demo(&clusters),
+            None => args.demo.map_or_else(|| tunnel::demo(&clusters), |demo| demo.tunnels(&clusters)),
         };
         self.far = (!placed.is_empty()).then(|| tunnel::far_end(&placed));
         self.begun = true;
@@ -104,7 +102,7 @@ impl Sandbox {
             None => None,
         };
         self.progress.stage("starting API servers, underlay and VPC routers");
-        let rooms = Rooms { rules: args.rules, networks: networks.is_some() };
+        let rooms = Rooms { dns: args.dns, rules: args.rules, networks: networks.is_some() };
         let start = |(cluster, source)| Site::start(cluster, source, &self.name, path, &args.kubelet, rooms);
         let sites = try_join_all(clusters.iter().copied().zip(&sources).map(start));
         let (broker, mut sites, fabrics) =
@@ -122,6 +120,9 @@ impl Sandbox {
         if args.rules {
             rules::install(sites).await?;
         }
+        if args.dns {
+            dns::install(sites, args.bare).await?;
+        }
         if let Some(networks) = &mut networks {
             networks.declare(sites, &mut self.tasks).await?;
         }
@@ -134,7 +135,7 @@ impl Sandbox {
             if args.rules { (0..clusters.len()).map(Ports::choose).collect() } else { Ok(Vec::new()) };
         let ports: Vec<Ports> = ports?;
         let program = std::env::current_exe().context("cannot tell which program this is")?;
-        self.start_controllers(&program, folder, &ports);
+        self.start_controllers(&program, folder, &ports, args.dns);
         if args.rules {
             self.rules = Some(Rules::start(&self.sites, &ports, &self.progress));
         }
@@ -155,7 +156,7 @@ impl Sandbox {
         Ok(())
     }
 
-    fn start_controllers(&mut self, program: &Path, folder: &Folder, ports: &[Ports]) {
+    fn start_controllers(&mut self, program: &Path, folder: &Folder, ports: &[Ports], dns: bool) {
         for (at, site) in self.sites.iter().enumerate() {
             let (kubeconfig, lease_namespace) = site.controller(folder.path());
             let controller = Controller {
@@ -163,6 +164,7 @@ impl Sandbox {
                 program: program.to_owned(),
                 kubeconfig,
                 lease_namespace,
+                dns,
                 rules: ports.get(at).cloned(),
                 networks: self.networks.as_ref().map(|networks| networks.flags(site.cluster)),
                 folder: folder.path().to_owned(),
@@ -243,6 +245,23 @@ impl Sandbox {
     pub(super) async fn measure(&mut self, rounds: u16, patience: Duration) -> anyhow::Result<Measurement> {
         tokio::select! {
             measured = measure::run(&self.sites, rounds, patience, &self.progress) => measured,
+            error = broken(&mut self.tasks) => Err(error),
+            error = broken(&mut self.controllers) => Err(error),
+        }
+    }
+
+    /// Has something shown on it, while everything else goes on.
+    pub(super) async fn show<T>(
+        &mut self,
+        patience: Duration,
+        folder: &Folder,
+        what: impl AsyncFnOnce(&Stage<'_>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let broker = self.broker.as_ref().context("there is no broker")?;
+        let (sites, progress) = (&self.sites, &self.progress);
+        let stage = Stage { sites, broker, folder: folder.path(), patience, progress };
+        tokio::select! {
+            shown = what(&stage) => shown,
             error = broken(&mut self.tasks) => Err(error),
             error = broken(&mut self.controllers) => Err(error),
         }
@@ -338,58 +357,6 @@ async fn place(site: &Site, object: Value) -> anyhow::Result<()> {
     apply::one(&site.client, object).await.map(drop).with_context(|| site.cluster.id())
 }
 
-/// Calls from cluster1's client until the far server answers, then proves it properly.
-async fn talk(sites: &[Site], far: usize, progress: &Progress, report: &mut Report) -> anyhow::Result<()> {
-    progress.stage("waiting for the pods");
-    let (near, far) = (&sites[0], &sites[far]);
-    let (client, server) =
-        tokio::join!(near.running.wait_for(Role::Client), far.running.wait_for(Role::Server));
-    progress.stage("waiting for the first packet through the tunnel");
-    let mut caller = Caller::new(&client.net.namespace, far.cluster.server_global()).await?;
-    caller.first_answer().await?;
-    report.first_packet_ms = Some(millis(since_process_start()));
-    progress.done("the first packet came back");
-    progress.stage("counting echoes and moving bytes");
-    let seen = || server.echo.as_ref().map(super::echo::Echo::seen).unwrap_or_default();
-    let proof: Proof = caller.prove(near.cluster.egress(), seen).await?;
-    report.proof = Some(proof);
-    Ok(())
-}
-
-/// Waits until every cluster holds the record of every gateway.
-async fn exchanged(sites: &[Site]) -> anyhow::Result<()> {
-    let wanted: Vec<String> = sites
-        .iter()
-        .flat_map(|site| Gateway::ALL.map(|gateway| format!("{}-{}", gateway.name(), site.cluster)))
-        .collect();
-    for site in sites {
-        let records =
-            Api::<DynamicObject>::namespaced_with(site.client.clone(), SYSTEM, &ours("GatewayExIp"));
-        loop {
-            let held = records.list(&ListParams::default()).await?;
-            let holds =
-                |name: &String| held.items.iter().any(|item| item.metadata.name.as_ref() == Some(name));
-            if wanted.iter().all(holds) {
-                break;
-            }
-            sleep(POLL).await;
-        }
-    }
-    Ok(())
-}
-
-async fn tunnels_of(site: &Site) -> Vec<TunnelReport> {
-    let api = Api::<DynamicObject>::all_with(site.client.clone(), &ours("VpcNatTunnel"));
-    let list = api.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
-    let objects = list.iter().filter_map(|object| serde_json::to_value(object).ok());
-    objects.map(|object| TunnelReport::read(&site.cluster.id(), &object)).collect()
-}
-
-fn ours(kind: &str) -> ApiResource {
-    let gvk = GroupVersionKind::gvk("kubeovn.ustc.io", "v1", kind);
-    ApiResource::from_gvk_with_plural(&gvk, &format!("{}s", kind.to_lowercase()))
-}
-
 /// Waits for a task that must not end to do so, and says why.
 async fn broken(tasks: &mut Tasks) -> anyhow::Error {
     match tasks.join_next().await {
@@ -398,8 +365,4 @@ async fn broken(tasks: &mut Tasks) -> anyhow::Error {
         Some(Err(error)) => anyhow::Error::new(error).context("a part of the sandbox ended"),
         None => std::future::pending().await,
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -3,7 +3,6 @@
 //! Routes of protocol `static` in the router's namespace are the VPC's; whatever the object says
 //! at the moment replaces them. Put before drop, so a moved next hop leaves no gap.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +19,7 @@ use serde_json::{Value, json};
 use super::addresses::VPC;
 use super::netns::NamespaceError;
 use super::tools;
-use super::topology::Fabric;
-
-type Routes = BTreeMap<Ipv4Net, Ipv4Addr>;
+use super::topology::{Fabric, Routes};
 
 const RETRY: Duration = Duration::from_millis(250);
 
@@ -49,11 +46,14 @@ pub(super) async fn keep_routes(client: Client, fabric: Arc<Fabric>) -> anyhow::
             () = tokio::time::sleep(RETRY), if !done => {}
         }
         if !done {
-            done = true;
-            if let Err(error) = carry_out(&fabric, &want).await {
-                tracing::warn!(cluster = %fabric.cluster(), %error, "the VPC's routes; trying again");
-                done = false;
-            }
+            done = match carry_out(&fabric, &want).await {
+                Ok(()) => true,
+                Err(error) => {
+                    tracing::warn!(cluster = %fabric.cluster(), %error, "the VPC's routes; trying again");
+                    fabric.led().send_replace(Routes::new());
+                    false
+                }
+            };
         }
     }
 }
@@ -107,16 +107,24 @@ fn plan(want: &Routes, have: &Routes) -> Vec<String> {
     put.chain(stale.map(|range| format!("route delete {range} proto static"))).collect()
 }
 
+/// What was put last is there unless somebody else was at it. So changes are made at once, because packets wait for them,
+/// and the look that makes sure comes afterwards.
 async fn carry_out(fabric: &Fabric, want: &Routes) -> Result<(), NamespaceError> {
+    let known = fabric.led().borrow().clone();
+    put(fabric, &plan(want, &known)).await?;
+    fabric.led().send_replace(want.clone());
     let mut show = tools::command("ip");
     show.args(["-4", "-json", "route", "show", "proto", "static"]);
     let have = observed(&fabric.router().checked(show, "").await?);
-    let lines = plan(want, &have);
+    put(fabric, &plan(want, &have)).await
+}
+
+async fn put(fabric: &Fabric, lines: &[String]) -> Result<(), NamespaceError> {
     if lines.is_empty() {
         return Ok(());
     }
     tracing::debug!(cluster = %fabric.cluster(), ?lines, "the VPC's routes");
-    fabric.router().ip(&lines).await
+    fabric.router().ip(lines).await
 }
 
 fn observed(json: &str) -> Routes {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use causeway_api::dns::LooseForward;
 use causeway_api::networks::LooseNetwork;
 use causeway_api::rules::resource;
 use causeway_api::vpc::LooseTunnel;
@@ -15,6 +16,7 @@ use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
+use super::forwards::{self, Forward};
 use super::networks::{self, Network};
 use super::nodes::{self, Node};
 use super::rules::{self, Rule};
@@ -82,6 +84,7 @@ pub(super) struct Scope {
 #[derive(Debug)]
 pub(super) struct Picture {
     pub(super) tunnels: Known<Tunnel>,
+    pub(super) forwards: Known<Forward>,
     pub(super) rules: BTreeMap<Kind, Known<Rule>>,
     pub(super) networks: Known<Network>,
     pub(super) nodes: Known<Node>,
@@ -101,17 +104,20 @@ impl Picture {
             }
         };
         let tunnels = async { list(&tunnels_of(client, scope), &tunnels::convert).await };
+        let forwards =
+            async { unless_forbidden(list(&forwards_of(client, scope), &forwards::convert).await) };
         let networks =
             async { unless_forbidden(list(&networks_of(client, scope), &networks::convert).await) };
         let rules = futures::future::try_join_all(Kind::ALL.map(of_kind));
-        let (tunnels, rules, networks, nodes) = tokio::try_join!(tunnels, rules, networks, nodes)?;
-        Ok(Self { tunnels, rules: rules.into_iter().collect(), networks, nodes })
+        let (tunnels, forwards, rules, networks, nodes) =
+            tokio::try_join!(tunnels, forwards, rules, networks, nodes)?;
+        Ok(Self { tunnels, forwards, rules: rules.into_iter().collect(), networks, nodes })
     }
 
     /// Of a cluster that has not answered.
     pub(super) fn unknown() -> Self {
-        let (tunnels, networks, nodes) = (Known::Missing, Known::Missing, Known::Missing);
-        Self { tunnels, rules: BTreeMap::new(), networks, nodes }
+        let (forwards, networks) = (Known::Missing, Known::Missing);
+        Self { tunnels: Known::Missing, forwards, rules: BTreeMap::new(), networks, nodes: Known::Missing }
     }
 
     /// Why tunnels, or anything at all, cannot be seen.
@@ -129,6 +135,7 @@ impl Picture {
     /// Whether there is anything of Causeway's to be seen.
     pub(super) fn is_of_ours(&self) -> bool {
         self.tunnels.is_installed()
+            || self.forwards.is_installed()
             || self.rules.values().any(Known::is_installed)
             || self.networks.is_installed()
             || self.nodes.objects().next().is_some()
@@ -136,6 +143,10 @@ impl Picture {
 }
 
 pub(super) fn tunnels_of(client: &Client, scope: &Scope) -> Api<Found<LooseTunnel>> {
+    scoped(client, scope)
+}
+
+pub(super) fn forwards_of(client: &Client, scope: &Scope) -> Api<Found<LooseForward>> {
     scoped(client, scope)
 }
 

@@ -1,9 +1,10 @@
-//! `causeway status`: every tunnel, rule, declared network and node of the pods' network, in tables or as one document.
+//! `causeway status`: every tunnel, forward of names, rule, declared network and node of the pods' network, in tables or as one document.
 //!
 //! [`known`] asks a cluster, or [`watch`] follows it; each kind's file says what is kept of its objects and which columns it
 //! has; [`view`] puts all clusters together for people and programs.
 
 mod age;
+mod forwards;
 mod item;
 mod known;
 mod networks;
@@ -29,7 +30,7 @@ use known::{Picture, Scope};
 use view::{Document, Look};
 use watch::{Site, Watches};
 
-/// Show every tunnel, rule, network and node of a cluster: all is well, or what is wrong.
+/// Show every tunnel, forward, rule, network and node of a cluster: all is well, or what is wrong.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The kubeconfig, or several (a,b or repeated), of each of which the current context is meant. Without it kubectl's rules
@@ -77,7 +78,7 @@ fn namespace(text: &str) -> Result<String, String> {
     ObjectKey::new(text, "any").map(|key| key.namespace().to_owned()).map_err(|error| error.to_string())
 }
 
-/// Exits with 1 when a tunnel is not up, a rule is not accepted or refused by a data plane, a network is not as declared, or
+/// Exits with 1 when a tunnel is not up, a forward is not ready, a rule is not accepted or refused by a data plane, a network is not as declared, or
 /// something is wrong with a node, so that scripts can ask; with 2 when that is not known.
 pub(crate) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let reached = match clusters::reach(&args.kubeconfig, &args.context, args.all_contexts).await {

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::age::age;
+use super::forwards::Forward;
 use super::item::Item;
 use super::known::{Known, Picture};
 use super::networks::Network;
@@ -53,6 +54,7 @@ pub(super) struct Document {
     /// Whether nobody need do anything.
     ready: bool,
     tunnels: Vec<Tunnel>,
+    forwards: Vec<Forward>,
     rules: Vec<Rule>,
     networks: Vec<Network>,
     nodes: Vec<Shown>,
@@ -91,6 +93,7 @@ impl Document {
             item
         };
         add(&mut self.tunnels, picture.tunnels.objects(), named);
+        add(&mut self.forwards, picture.forwards.objects(), named);
         add(&mut self.rules, picture.rules.values().flat_map(Known::objects), named);
         add(&mut self.networks, picture.networks.objects(), named);
         let nodes: Vec<_> = picture.nodes.objects().collect();
@@ -107,6 +110,7 @@ impl Document {
     pub(super) fn done(mut self) -> Self {
         self.ready = self.errors.is_empty()
             && self.tunnels.iter().all(Entry::is_well)
+            && self.forwards.iter().all(Entry::is_well)
             && self.rules.iter().all(Entry::is_well)
             && self.networks.iter().all(Entry::is_well)
             && self.nodes.iter().all(Entry::is_well);
@@ -134,6 +138,7 @@ impl Document {
     pub(super) fn tables(&self, look: &Look, now: Timestamp) -> String {
         let tables = [
             table(&self.tunnels, look, now),
+            table(&self.forwards, look, now),
             table(&self.rules, look, now),
             table(&self.networks, look, now),
             table(&self.nodes, look, now),

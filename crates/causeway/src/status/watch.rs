@@ -18,9 +18,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::known::{Known, Name, Picture, Scope, networks_of, nodes_of, rules_of, tunnels_of};
+use super::known::{Known, Name, Picture, Scope, forwards_of, networks_of, nodes_of, rules_of, tunnels_of};
 use super::view::{Document, Look};
-use super::{Output, networks, nodes, rules, tunnels};
+use super::{Output, forwards, networks, nodes, rules, tunnels};
 use crate::clusters::{Cluster, Trouble};
 use crate::table::terminal;
 
@@ -96,6 +96,8 @@ impl Watches {
         let client = &cluster.client;
         let watch = Watch::new(tunnels_of(client, scope));
         self.follow(site, "tunnels", watch, tunnels::convert, |picture| &mut picture.tunnels);
+        let watch = Watch::new(forwards_of(client, scope));
+        self.follow(site, "forwards", watch, forwards::convert, |picture| &mut picture.forwards);
         let watch = Watch::new(networks_of(client, scope));
         self.follow(site, "networks", watch, networks::convert, |picture| &mut picture.networks);
         for kind in Kind::ALL {

@@ -103,7 +103,7 @@ async fn when_an_id_is_settled_its_record_counts_as_it_then_is() {
     sandbox.hold(&two).await;
     publish(&broker, "gw1.cluster2", "172.50.16.29", "242.1.0.0/16").await;
     broker.kubectl(&["delete", "lease", "-n", MEETING, "causeway.cluster2.a-thief"]).await.ok();
-    let moved = one.reports("demo", "PeerMoved", "gateway cluster2/gw1 changed its address").await;
+    let moved = one.reports("demo", "PeerMoved", "peer cluster2/gw1 changed its address").await;
     assert!(moved.note.ends_with("from 172.50.16.21 to 172.50.16.29"), "{moved:?}");
     assert_eq!(remote(&one, "gw1", "demo").await, "172.50.16.29");
     sandbox.release(&two).await;

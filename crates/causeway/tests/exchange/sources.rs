@@ -15,7 +15,10 @@ use super::{MEETING, SYSTEM, discoveries, says};
 fn controller(cluster: &Cluster, log: &Path, flags: &[&str]) -> tokio::process::Child {
     let log = std::fs::File::create(log).expect("a log");
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_causeway"));
-    command.arg("controller").arg("--kubeconfig").arg(cluster.controller_kubeconfig()).args(flags);
+    command
+        .args(["controller", "--enable", "vpc", "--kubeconfig"])
+        .arg(cluster.controller_kubeconfig())
+        .args(flags);
     command.args(["--identity", "test", "--no-leader-election", "--listen", "127.0.0.1:0"]);
     command.stdin(Stdio::null()).stdout(log.try_clone().expect("the log")).stderr(log).kill_on_drop(true);
     command.spawn().expect("it starts")

@@ -84,10 +84,19 @@ async fn an_object_that_an_older_definition_let_in_hides_no_other() {
 
 async fn with_everything() -> Site {
     let mut crds = causeway_api::vpc::crds();
+    crds.extend(causeway_api::dns::crds());
     crds.extend(causeway_api::rules::crds());
     crds.extend(causeway_api::networks::crds());
     let site = Site::named("one", crds).await;
     site.put("ns1", tunnel("demo")).await;
+    let forward = json!({
+        "apiVersion": "kubeovn.ustc.io/v1", "kind": "VpcDnsForward", "metadata": { "name": "dns-1" },
+        "spec": { "vpc": "test-vpc-1" },
+        "status": { "vpc": "test-vpc-1", "vpcDns": "test-dns1", "kubeDns": "10.96.0.10", "gateway": "10.244.0.1",
+                    "corefiles": ["vpc-dns-corefile"],
+                    "conditions": [condition("Ready", "True", "Forwarding", "it forwards")] },
+    });
+    site.put("ns1", forward).await;
     let rule = json!({
         "apiVersion": "fault-tolerance.opensergo.io/v1alpha1", "kind": "RateLimitStrategy",
         "metadata": { "name": "limit", "labels": { "app": "foo" } },
@@ -140,6 +149,12 @@ async fn a_document_has_every_object_with_the_same_names() {
             "interfaceAddress": "10.100.0.1/24", "range": "242.0.0.0/16",
             "sources": ["242.0.0.1", "242.0.0.2"], "warnings": [],
         }],
+        "forwards": [{
+            "cluster": "one", "namespace": "ns1", "name": "dns-1", "ready": true, "reason": "Forwarding",
+            "message": "it forwards", "since": SINCE,
+            "vpc": "test-vpc-1", "vpcDns": "test-dns1", "server": "10.96.0.10", "gateway": "10.244.0.1",
+            "corefiles": ["vpc-dns-corefile"],
+        }],
         "rules": [{
             "cluster": "one", "namespace": "default", "name": "limit", "ready": true, "reason": "Pending",
             "message": "1 of 3 has not answered", "since": SINCE,
@@ -179,7 +194,8 @@ async fn everything_has_a_table_and_a_wide_one() {
     assert_eq!((row[1], row[5]), ("unknown", "CloudUnreachable: no answer"));
     assert_eq!(said.row("NODE"), ["NODE", "READY", "SUBNETS", "PUBLIC", "BACKEND", "SINCE", "WHY"]);
     assert_eq!(said.row("worker1")[..5], ["worker1", "yes", "10.244.1.0/24", "192.168.7.1", "vxlan (VNI 1)"]);
-    assert_eq!(said.out.matches("\n\n").count(), 3, "tables stand apart: {said:?}");
+    assert_eq!(said.row("ns1/dns-1")[..4], ["ns1/dns-1", "yes", "test-vpc-1", "10.96.0.10"]);
+    assert_eq!(said.out.matches("\n\n").count(), 4, "tables stand apart: {said:?}");
     let wide = site.status(&["-o", "wide"]).await;
     assert_eq!(wide.row("default/limit")[7..9], ["yes", "no"]);
     assert_eq!(wide.row("default/net")[4..7], ["neutron", "7a1c", "9b"]);

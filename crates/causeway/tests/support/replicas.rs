@@ -86,7 +86,7 @@ impl Replica {
         let log = OpenOptions::new().create(true).append(true).open(&self.log).expect("a log");
         let log_begins = log.metadata().expect("its length").len();
         let mut command = Command::new(env!("CARGO_BIN_EXE_causeway"));
-        command.arg("controller").arg("--kubeconfig").arg(&self.kubeconfig);
+        command.args(["controller", "--enable", "vpc", "--kubeconfig"]).arg(&self.kubeconfig);
         if let Some(broker) = &self.broker_kubeconfig {
             command.arg("--broker-kubeconfig").arg(broker);
         }

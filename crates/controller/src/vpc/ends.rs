@@ -51,7 +51,7 @@ impl Vpc {
             }
         };
         tracing::info!(end = name, ok = written.is_ok(), "writing an end of a tunnel");
-        written.err().unwrap_or(Next::Done)
+        written.err().unwrap_or(self.seen_again())
     }
 }
 

@@ -1,5 +1,7 @@
 //! Writing gateway records: our own, copies at the broker, and those brought from there.
 
+use std::time::Duration;
+
 use causeway_api::vpc::GatewayExIp;
 use causeway_core::vpc::exchange::{self, RecordObject, RecordTask};
 use causeway_core::{GatewayName, ObjectKey};
@@ -13,23 +15,45 @@ use crate::queue::Next;
 use crate::write::{created, deleting, guarded, patching, posting};
 
 const WHAT: &str = "gateway record";
+/// A list is here so long after it was due, unless it fails.
+const LISTED: Duration = Duration::from_secs(10);
 
 impl Vpc {
     pub(super) async fn write_own_record(&self, gateway: &GatewayName, term: &Term) -> Next {
         let task = exchange::own_record(&self.desk.state(), gateway);
-        carry_out(term, &self.house.client, task, "own").await.err().unwrap_or(Next::Done)
+        self.write_record(term, &self.house.client, task, "own").await
     }
 
     pub(super) async fn export(&self, name: &str, term: &Term) -> Next {
         // The broker first: a task that was compiled for it never reaches another.
         let Some(broker) = self.broker.borrow().clone() else { return Next::Done };
         let task = exchange::export(&self.desk.state(), name);
-        carry_out(term, &broker.client, task, "exported").await.err().unwrap_or(Next::Done)
+        self.write_record(term, &broker.client, task, "exported").await
     }
 
     pub(super) async fn import(&self, key: &ObjectKey, term: &Term) -> Next {
         let task = exchange::import(&self.desk.state(), key);
-        carry_out(term, &self.house.client, task, "imported").await.err().unwrap_or(Next::Done)
+        self.write_record(term, &self.house.client, task, "imported").await
+    }
+
+    async fn write_record(
+        &self,
+        term: &Term,
+        client: &Client,
+        task: RecordTask,
+        which: &'static str,
+    ) -> Next {
+        if task == RecordTask::Nothing {
+            return Next::Done;
+        }
+        let written = carry_out(term, client, task, which).await;
+        written.err().unwrap_or_else(|| self.seen_again())
+    }
+
+    /// What was written is looked for when all was listed anew: a server that came back with an older state may have lost it
+    /// before we saw it there, and no event would say so.
+    pub(super) fn seen_again(&self) -> Next {
+        Next::After(self.options.resync_interval + LISTED)
     }
 }
 

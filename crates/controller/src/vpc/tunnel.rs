@@ -80,7 +80,8 @@ impl Vpc {
     /// condition itself.
     fn announce_change(&self, term: &Term, tunnel: &Tunnel, wanted: &TunnelStatus) {
         if let Some(news) = peer_moved(&tunnel.status, wanted) {
-            self.announce(term, tunnel, true, PEER_MOVED, news);
+            // A peer by VPC may fail over any day.
+            self.announce(term, tunnel, !tunnel.is_by_vpc(), PEER_MOVED, news);
         }
         for kind in [READY, PEER_AGREES, CLEANUP_BLOCKED, LAST_KNOWN] {
             let (before, after) = (tunnel.status.conditions.get(kind), wanted.conditions.get(kind));

@@ -26,9 +26,11 @@ use crate::queue::Next;
 /// Longer than any that it prints.
 const LONGEST_LINE: usize = 1024;
 /// It says every 5 s that it listens: one that has not for so long is begun anew.
-const QUIET: Duration = Duration::from_secs(20);
+const QUIET: Duration = Duration::from_secs(11);
 /// One that ended is begun again no sooner than this after its start.
 const SHORTEST_LIFE: Duration = Duration::from_secs(1);
+/// And one that never said that it listens, than this.
+const NEVER_BEGAN: Duration = Duration::from_secs(60);
 
 /// Those that listen. Dropping one ends its command.
 #[derive(Default)]
@@ -45,7 +47,10 @@ impl Watchers {
     }
 
     fn listens(&self, gateway: &GatewayName, task: &WatchTask) -> bool {
-        self.lock().get(gateway).is_some_and(|it| it.task == *task && !it.life.is_finished())
+        fn asked(task: &WatchTask) -> impl PartialEq + use<'_> {
+            (&task.pod, task.router, &task.others)
+        }
+        self.lock().get(gateway).is_some_and(|it| asked(&it.task) == asked(task) && !it.life.is_finished())
     }
 
     /// Ends all of them.
@@ -77,8 +82,17 @@ impl Vpc {
         let (room, listener, others) = (Arc::downgrade(self), gateway.clone(), task.clone());
         let life = AbortOnDropHandle::new(tokio::spawn(async move {
             let start = Instant::now();
-            listen(&room, &listener, &others, conversation).await;
-            tokio::time::sleep_until(start + SHORTEST_LIFE).await;
+            let listened = listen(&room, &listener, &others, conversation).await;
+            if let Some(room) = room.upgrade() {
+                room.desk.tell(Event::Listening(listener.clone(), false));
+            }
+            let pause = if listened {
+                SHORTEST_LIFE
+            } else {
+                tracing::warn!(gateway = %listener, pod = %others.pod.key, "it cannot listen to other gateways (has its image iputils' ping?): one that dies in silence is missed only by Kubernetes");
+                NEVER_BEGAN
+            };
+            tokio::time::sleep_until(start + pause).await;
             if let Some(room) = room.upgrade() {
                 room.desk.add(Scope::Watch(listener));
             }
@@ -88,8 +102,8 @@ impl Vpc {
     }
 }
 
-/// Takes in what a gateway says of others until it ends or falls silent.
-async fn listen(room: &Weak<Vpc>, by: &GatewayName, task: &WatchTask, conversation: Conversation) {
+/// Takes in what a gateway says of others until it ends or falls silent; whether it ever listened.
+async fn listen(room: &Weak<Vpc>, by: &GatewayName, task: &WatchTask, conversation: Conversation) -> bool {
     // The command ends when its input does: hold it.
     let Conversation { mut input, output, life: _life } = conversation;
     let numbered: Vec<(&GatewayName, Watched)> = task
@@ -97,23 +111,36 @@ async fn listen(room: &Weak<Vpc>, by: &GatewayName, task: &WatchTask, conversati
         .iter()
         .enumerate()
         .map(|(number, (name, (lan, outside)))| {
-            (name, Watched { number, lan: *lan, outside: *outside, router: task.router })
+            let lost = task.lost.contains(name);
+            (name, Watched { number, lan: *lan, outside: *outside, router: task.router, lost })
         })
         .collect();
     let watched: Vec<Watched> = numbered.iter().map(|(_, watched)| *watched).collect();
+    let mut listened = false;
     if input.write_all(&Watch::input(&watched)).await.is_err() {
-        return;
+        return listened;
     }
     let mut lines = FramedRead::new(output, LinesCodec::new_with_max_length(LONGEST_LINE));
     while let Ok(Some(Ok(line))) = timeout(QUIET, lines.next()).await {
         let (number, silent) = match Word::of(&line) {
             Some(Word::Lost(number)) => (number, true),
             Some(Word::Back(number)) => (number, false),
-            Some(Word::Listening) | None => continue,
+            Some(Word::Listening) => {
+                if let Some(room) = room.upgrade().filter(|_| !listened) {
+                    room.desk.tell(Event::Listening(by.clone(), true));
+                }
+                listened = true;
+                continue;
+            }
+            None => continue,
         };
         let (Some((of, _)), Some(room)) = (numbered.get(number), room.upgrade()) else { continue };
-        tracing::warn!(gateway = %of, %by, silent, "a gateway fell silent, or is heard again");
+        match silent {
+            true => tracing::warn!(gateway = %of, %by, "a gateway fell silent"),
+            false => tracing::info!(gateway = %of, %by, "a gateway is heard again"),
+        }
         let (of, by) = ((*of).clone(), by.clone());
         room.desk.tell(Event::Silence { of, by, silent });
     }
+    listened
 }

@@ -93,6 +93,8 @@ pub struct WatchTask {
     pub router: Ipv4Addr,
     /// By name, where each is in the VPC and outside.
     pub others: BTreeMap<GatewayName, (Ipv4Addr, Ipv4Addr)>,
+    /// Those of them that this one has called lost.
+    pub lost: BTreeSet<GatewayName>,
 }
 
 /// Compiles a gateway's ear on others: whoever could take over listens to the main one, and everybody to those that fell silent,
@@ -108,7 +110,8 @@ pub fn watch(state: &State, name: &GatewayName) -> Option<WatchTask> {
         .filter_map(|(other, located)| Some((other.clone(), (located.lan?, located.external))))
         .collect();
     let (pod, router) = (gateway.pod.clone().ok()?, gateway.located.as_ref().ok()?.router);
-    (!others.is_empty()).then_some(WatchTask { pod, router, others })
+    let lost = others.keys().filter(|other| state.is_silent_to(other, name)).cloned().collect();
+    (!others.is_empty()).then_some(WatchTask { pod, router, others, lost })
 }
 
 fn is_established(state: &State, gateway: &GatewayName, key: &ObjectKey) -> bool {

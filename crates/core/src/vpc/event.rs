@@ -95,6 +95,8 @@ pub enum Event {
         /// Whether it hears nothing.
         silent: bool,
     },
+    /// A gateway listens to others, or no longer does: only who listens can say that another is heard.
+    Listening(GatewayName, bool),
     /// Others may change the gateways from now on: what visits found no longer counts.
     TermEnded,
 }

@@ -122,6 +122,14 @@ impl Record {
         self.peer().map(Far::Gateway).or_else(|| self.of_vpc())
     }
 
+    /// All that it stands for. One without labels, as other operators write them, may be a gateway's or a VPC's: it is taken for
+    /// whichever is looked for.
+    pub(super) fn fars(&self) -> impl Iterator<Item = Far> {
+        let either = self.peer().filter(|_| self.vpc.is_none());
+        let either = either.map(|peer| Far::Vpc { cluster: peer.cluster, vpc: peer.gateway.to_string() });
+        self.far().into_iter().chain(either)
+    }
+
     /// The VPC that it stands for, by its labels and its name.
     fn of_vpc(&self) -> Option<Far> {
         let (vpc, cluster) = (self.vpc.as_ref()?, self.cluster.as_ref()?);
@@ -279,17 +287,23 @@ pub(super) fn vpc_record(state: &State, vpc: &str) -> RecordTask {
     let Ok(key) = ObjectKey::new(RECORD_NAMESPACE, &vpc_name(vpc, cluster)) else {
         return RecordTask::Nothing;
     };
-    if matches!(state.own.standing(), Standing::Contested(_)) {
+    // Who else goes by our id is a matter of the exchange: whether it leaves this cluster, `export` asks.
+    let standing = state.records.here().get(&key);
+    let have = standing.filter(|record| record.origin.is_none());
+    if have.is_none() && standing.is_some() {
+        // Brought from elsewhere, in its place.
         return RecordTask::Nothing;
     }
-    let have = own_vpc_record(state, vpc);
-    if have.is_none() && state.records.here().contains_key(&key) {
-        // Somebody else's, in its place.
+    let Some(main) = state.main(vpc) else {
+        // It remembers where routes lead for as long as anybody may come to take over.
+        let is_last = state.gateways.of_vpc(vpc).next().is_none();
+        return if is_last { task(None, have) } else { RecordTask::Nothing };
+    };
+    let Some(located) = state.gateways.published(&main.gateway) else { return RecordTask::Nothing };
+    let known = || have.map(|record| record.globalnet.clone());
+    let Some(globalnet) = state.own.globalnet().map(|range| range.to_string()).or_else(known) else {
         return RecordTask::Nothing;
-    }
-    let Some(main) = state.main(vpc) else { return task(None, have) };
-    let published = state.gateways.published(&main.gateway).zip(state.own.globalnet());
-    let Some((located, globalnet)) = published else { return RecordTask::Nothing };
+    };
     let labels = BTreeMap::from([
         (LOCAL_GATEWAY, main.gateway.to_string()),
         (LOCAL_CLUSTER, cluster.to_string()),
@@ -306,7 +320,7 @@ pub(super) fn vpc_record(state: &State, vpc: &str) -> RecordTask {
         (SWITCHED_FROM, left_behind(state, vpc, have, main, located.lan).map(|from| from.to_string())),
     ];
     let annotations = annotations.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    let (external_ip, globalnet) = (located.external.to_string(), globalnet.to_string());
+    let external_ip = located.external.to_string();
     task(Some(RecordObject { key, external_ip, globalnet, labels, annotations }), have)
 }
 

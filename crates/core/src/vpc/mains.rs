@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use super::exchange::{self, Record, RecordTask};
-use super::objects::{ListedRoute, Switch, Vpc};
+use super::objects::{ListedRoute, PodRef, Switch, Vpc};
 use super::state::State;
 use crate::names::{GatewayName, Ipv4Cidr, ObjectKey};
 
@@ -118,6 +118,28 @@ pub enum Step {
     Routes(RouteTask),
 }
 
+/// Who hands its flows over to whom, in a switch from one gateway that works to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handover {
+    /// The one that has been the main one.
+    pub from: PodRef,
+    /// The one that will be.
+    pub to: PodRef,
+    /// Where the flows lead.
+    pub ranges: Vec<Ipv4Cidr>,
+}
+
+/// What is handed over before a VPC's record names another gateway. From one that is lost nothing can be had.
+pub fn handover(state: &State, vpc: &str) -> Option<Handover> {
+    let (main, from) = (state.main(vpc)?, state.recorded_main(vpc)?);
+    let extent = Extent::of(state, vpc);
+    if *from == main.gateway || !state.is_fit(from) || !extent.is_followed || extent.tunnels.is_empty() {
+        return None;
+    }
+    let pod = |name| state.gateways.pod(name).ok().cloned();
+    Some(Handover { from: pod(from)?, to: pod(&main.gateway)?, ranges: extent.tunnels })
+}
+
 /// Compiles the scope of a VPC: its record first, then its routes.
 pub fn step(state: &State, vpc: &str) -> Step {
     match exchange::vpc_record(state, vpc) {
@@ -157,14 +179,17 @@ pub(super) fn still_moving(
     lan: Option<Ipv4Addr>,
 ) -> Vec<Moving> {
     let extent = Extent::of(state, name);
-    let (Some(record), Some(vpc), true) = (record, state.vpcs.get(name), extent.is_followed) else {
-        return Vec::new();
-    };
-    let mut moving = record.moving.clone();
-    let wish = pending(state, vpc, record, main);
-    if record.gateway.as_ref() != Some(&main.gateway) {
+    let (Some(vpc), true) = (state.vpcs.get(name), extent.is_followed) else { return Vec::new() };
+    let mut moving = record.map(|record| record.moving.clone()).unwrap_or_else(|| unremembered(state, name));
+    let wish = record.and_then(|record| pending(state, vpc, record, main));
+    if let Some(record) = record.filter(|record| record.gateway.as_ref() != Some(&main.gateway)) {
         moving.extend(record.lan.map(|from| Moving { from, all: wish.is_none_or(|wish| wish.all) }));
-    } else if wish.is_some_and(|wish| wish.all) {
+    } else if let Some(from) = record.and_then(|record| record.lan).filter(|from| Some(*from) != lan) {
+        // The same gateway under another address.
+        moving.push(Moving { from, all: true });
+    } else if let Some(record) = record
+        && wish.is_some_and(|wish| wish.all)
+    {
         // The tunnels' routes went before, and now the rest is to follow.
         moving.retain(|moving| Some(moving.from) != record.switched_from);
         moving.extend(record.switched_from.map(|from| Moving { from, all: true }));
@@ -175,6 +200,13 @@ pub(super) fn still_moving(
     moving.sort_unstable();
     moving.dedup_by_key(|moving| moving.from);
     moving
+}
+
+/// Where no record remembers anything, what leads to gateways that nobody can use is to be moved.
+fn unremembered(state: &State, vpc: &str) -> Vec<Moving> {
+    let lost = state.gateways.of_vpc(vpc).filter(|name| !state.is_fit(name));
+    let lan = |name: &GatewayName| state.gateways.get(name).and_then(|gateway| gateway.lan);
+    lost.filter_map(lan).map(|from| Moving { from, all: true }).collect()
 }
 
 /// The wish that makes a gateway the main one, while the record does not say yet that it is granted. Where the one before is
@@ -208,8 +240,8 @@ pub(super) struct Extent {
     is_followed: bool,
     /// What its tunnels lead to.
     tunnels: Vec<Ipv4Cidr>,
-    /// What tunnels that name a gateway lead to, with the address of that: nobody but the owner moves those.
-    pinned: Vec<(Ipv4Addr, Ipv4Cidr)>,
+    /// What tunnels that name a gateway lead to, with the address of that where it is known: nobody but the owner moves those.
+    pinned: Vec<(Option<Ipv4Addr>, Ipv4Cidr)>,
 }
 
 impl Extent {
@@ -226,16 +258,18 @@ impl Extent {
             tunnels.filter_map(|key| range(&main.gateway, key)).collect::<Vec<_>>()
         };
         let mut pinned = Vec::new();
-        for name in state.gateways.of_vpc(vpc) {
-            let Some(lan) = state.gateways.get(name).and_then(|gateway| gateway.lan) else { continue };
-            pinned.extend(state.tunnels.naming(name).filter_map(|key| Some((lan, range(name, key)?))));
+        // Of a gateway that is gone nothing is known, and its tunnels may still be declared.
+        let gone = state.tunnels.gateways().filter(|name| state.gateways.get(name).is_none());
+        for name in state.gateways.of_vpc(vpc).chain(gone) {
+            let lan = state.gateways.get(name).and_then(|gateway| gateway.lan);
+            pinned.extend(state.tunnels.naming(name).filter_map(|key| Some((lan, state.far_range(key)?))));
         }
         Self { is_followed, tunnels: main.map(of_main).unwrap_or_default(), pinned }
     }
 
     /// Whether a range belongs to a tunnel that names the gateway with an address.
     pub(super) fn is_pinned(&self, lan: Ipv4Addr, range: Ipv4Cidr) -> bool {
-        self.pinned.iter().any(|(its_lan, its)| *its_lan == lan && its.covers(range))
+        self.pinned.iter().any(|(its_lan, its)| its_lan.is_none_or(|it| it == lan) && its.covers(range))
     }
 
     /// Whether a route moves away from where it leads.
@@ -264,14 +298,22 @@ impl State {
             let followed = |known: &Vpc| known.listed.iter().any(|route| route.next_hop == hop);
             hop.is_some() && known.is_some_and(followed)
         };
-        let wish = known.and_then(|known| known.switch.as_ref());
-        let wish = wish.filter(|wish| record.and_then(|it| it.switched.as_ref()) != Some(&wish.text));
-        let obstacle = wish.and_then(|wish| self.cannot_take_over(vpc, &wish.to));
+        let hands_off =
+            names.iter().any(|name| self.gateways.get(name).is_some_and(|gateway| gateway.replicated));
+        // Where no record says which wishes were granted, none is new.
+        let wish = record.and_then(|record| {
+            let wish = known?.switch.as_ref()?;
+            (record.switched.as_ref() != Some(&wish.text)).then_some(wish)
+        });
+        let obstacle = wish.and_then(|wish| match hands_off {
+            true => Some(format!("kube-ovn itself fails over between gateways of VPC {vpc}")),
+            false => self.cannot_take_over(vpc, &wish.to),
+        });
         let field = Field {
             recorded: record.and_then(|record| record.gateway.as_ref()),
             wished: wish.filter(|_| obstacle.is_none()).map(|wish| &wish.to),
             routed: names.iter().copied().filter(is_routed).collect(),
-            followed: self.tunnels.of_vpc(vpc).next().is_some(),
+            followed: !hands_off && self.tunnels.of_vpc(vpc).next().is_some(),
             gateways,
         };
         let gateway = elect(&field)?.clone();
@@ -286,9 +328,7 @@ impl State {
             carrying: carrying.map(|name| (*name).clone()).collect(),
             standbys: others.map(|(name, _)| (*name).clone()).collect(),
             fit: field.gateways.get(&gateway).copied().unwrap_or_default(),
-            hands_off: names
-                .iter()
-                .any(|name| self.gateways.get(name).is_some_and(|gateway| gateway.replicated)),
+            hands_off,
             waiting: obstacle,
             gateway,
         })
@@ -297,6 +337,13 @@ impl State {
     /// The main gateway of a VPC as its record has it.
     pub fn recorded_main(&self, vpc: &str) -> Option<&GatewayName> {
         exchange::own_vpc_record(self, vpc)?.gateway.as_ref()
+    }
+
+    /// What a tunnel leads to, whether or not its gateway is there to build it.
+    fn far_range(&self, key: &ObjectKey) -> Option<Ipv4Cidr> {
+        let tunnel = self.tunnels.get(key).filter(|tunnel| !tunnel.deleting)?;
+        let found = self.records.find(&tunnel.spec.as_ref().ok()?.ends.far()).ok().map(|(_, range)| range);
+        found.or_else(|| tunnel.status.remote_globalnet.as_ref()?.parse().ok())
     }
 
     /// Whether a gateway could be a VPC's main one.

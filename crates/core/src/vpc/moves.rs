@@ -19,7 +19,7 @@ pub fn peer_moved(before: &TunnelStatus, after: &TunnelStatus) -> Option<String>
         change("its range", &before.remote_globalnet, &after.remote_globalnet),
     ];
     let changes: Vec<String> = changes.into_iter().flatten().collect();
-    (!changes.is_empty()).then(|| format!("gateway {peer} changed {}", changes.join(", ")))
+    (!changes.is_empty()).then(|| format!("peer {peer} changed {}", changes.join(", ")))
 }
 
 #[cfg(test)]
@@ -42,12 +42,12 @@ mod tests {
             (before.clone(), None),
             (
                 built("c2/gw1", "172.50.16.31", "242.1.0.0/16"),
-                Some("gateway c2/gw1 changed its address from 172.50.16.21 to 172.50.16.31"),
+                Some("peer c2/gw1 changed its address from 172.50.16.21 to 172.50.16.31"),
             ),
             (
                 built("c2/gw1", "172.50.16.31", "242.2.0.0/16"),
                 Some(
-                    "gateway c2/gw1 changed its address from 172.50.16.21 to 172.50.16.31, \
+                    "peer c2/gw1 changed its address from 172.50.16.21 to 172.50.16.31, \
                      its range from 242.1.0.0/16 to 242.2.0.0/16",
                 ),
             ),

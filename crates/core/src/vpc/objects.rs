@@ -52,6 +52,11 @@ impl Tunnel {
         })
     }
 
+    /// Whether it leads from VPC to VPC.
+    pub fn is_by_vpc(&self) -> bool {
+        self.local_vpc().is_some()
+    }
+
     /// Whether it leads from a VPC of ours, through whichever gateway is the main one there.
     pub fn is_from_vpc(&self, vpc: &str) -> bool {
         self.local_vpc() == Some(vpc)

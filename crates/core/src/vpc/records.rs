@@ -109,8 +109,10 @@ impl Records {
         }
         let changed = event.carry_out(&mut self.here);
         for (key, old, new) in &changed {
-            if let Some((record, far)) = old.as_ref().and_then(|record| Some((record, record.far()?))) {
+            for far in old.iter().flat_map(Record::fars) {
                 self.peers.remove(&far, key);
+            }
+            if let Some((record, far)) = old.as_ref().and_then(|record| Some((record, record.far()?))) {
                 if record.origin.is_none() {
                     self.exported.remove(&exported_name(&far), key);
                     if let Far::Gateway(peer) = far {
@@ -118,9 +120,11 @@ impl Records {
                     }
                 }
             }
-            if let Some((record, far)) = new.as_ref().and_then(|record| Some((record, record.far()?))) {
+            for far in new.iter().flat_map(Record::fars) {
                 self.peers.insert(&far, key.clone());
                 self.emptied.remove(&far);
+            }
+            if let Some((record, far)) = new.as_ref().and_then(|record| Some((record, record.far()?))) {
                 if record.origin.is_none() {
                     self.exported.insert(&exported_name(&far), key.clone());
                     if let Far::Gateway(peer) = far {
@@ -149,7 +153,7 @@ impl Records {
         let changed = event.carry_out(copies);
         if had_any && copies.is_empty() {
             let brought = self.here.values().filter(|record| record.origin.is_some());
-            self.emptied.extend(brought.filter_map(Record::far));
+            self.emptied.extend(brought.flat_map(Record::fars));
         }
         let mut moved = BTreeSet::new();
         for (name, old, new) in &changed {
@@ -192,8 +196,11 @@ impl Records {
     /// for a gateway.
     fn best(&self, peer: &Far) -> Option<&Record> {
         let here = self.about(peer).filter(|it| !it.deleting && it.key.namespace() == RECORD_NAMESPACE);
-        // One that people wrote comes before one that was brought; of those the longer name is the clearer one.
-        here.max_by_key(|record| (record.origin.is_none(), record.key.name().len()))
+        // One that people wrote comes before one that was brought; of those the one that says what it is about, and the longer
+        // name is the clearer one.
+        here.max_by_key(|record| {
+            (record.origin.is_none(), record.far().as_ref() == Some(peer), record.key.name().len())
+        })
     }
 
     /// Whether people here have written themselves where a peer is: then what is said at the broker is no matter.

@@ -57,6 +57,8 @@ pub struct State {
     pub(super) reaches: Reaches,
     /// The gateways that are silent, to whom.
     silent: BTreeMap<GatewayName, BTreeSet<GatewayName>>,
+    /// The gateways that listen to others.
+    listening: BTreeSet<GatewayName>,
     /// Which gateway of a VPC is the main one; follows from all of the above.
     mains: BTreeMap<String, Main>,
     /// What a switch on purpose left where it was, by VPC; the same.
@@ -272,10 +274,12 @@ impl State {
                 self.reaches.unheard(&gateway, &pod_uid).into_iter().map(Scope::Tunnel).collect()
             }
             Event::Silence { of, by, silent } => self.apply_silence(&of, by, silent),
+            Event::Listening(gateway, listening) => self.apply_listening(gateway, listening),
             Event::TermEnded => {
                 self.visits.forget_outcomes();
                 self.reaches.clear();
                 self.silent.clear();
+                self.listening.clear();
                 self.elect_all();
                 self.admit_all();
                 self.take_stock_of_all();

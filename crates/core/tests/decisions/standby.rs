@@ -179,34 +179,37 @@ fn a_main_gateway_that_comes_back_stands_by_also_after_a_crash_between_the_write
 
 #[test]
 fn only_routes_through_the_lost_gateway_move() {
-    let mut world = settled();
-    let route = |range: &str, hop: u8, shared| ListedRoute {
-        range: range.parse().ok(),
-        next_hop: Some([10, 0, 1, hop].into()),
-        shared,
-    };
-    world.tunnel("ns1/pinned", |tunnel| {
-        on_gateway(tunnel, "gw1");
-        super::world::set(
-            tunnel,
-            causeway_core::vpc::TunnelKind::Vxlan { vni: 7, port: 4789 },
-            "cluster3/gw1",
-        );
-        tunnel.spec.as_mut().expect("valid").address = "10.101.0.1/24".parse().expect("address");
-    });
-    world.change_vpc(|vpc| {
-        vpc.listed = vec![
-            route("242.1.0.0/16", 254, false),
-            route("10.9.0.0/16", 252, false),
-            route("0.0.0.0/0", 254, false),
-            route("10.8.0.0/16", 254, true),
-            route("242.2.0.0/16", 254, false),
-        ];
-    });
-    world.change_pod("gw1", |pod| pod.deleting = true);
-    world.settle();
-    let hops = ["10.0.1.253", "10.0.1.252", "10.0.1.253", "10.0.1.254", "10.0.1.254"].map(String::from);
-    assert_eq!(world.main().1, hops, "kube-ovn's own and those of tunnels that name gw1 stay");
+    let ways: [fn(&mut GatewayPod); 2] = [|pod| pod.deleting = true, |pod| pod.phase = "Failed".into()];
+    for lost in ways {
+        let mut world = settled();
+        let route = |range: &str, hop: u8, shared| ListedRoute {
+            range: range.parse().ok(),
+            next_hop: Some([10, 0, 1, hop].into()),
+            shared,
+        };
+        world.tunnel("ns1/pinned", |tunnel| {
+            on_gateway(tunnel, "gw1");
+            super::world::set(
+                tunnel,
+                causeway_core::vpc::TunnelKind::Vxlan { vni: 7, port: 4789 },
+                "cluster3/gw1",
+            );
+            tunnel.spec.as_mut().expect("valid").address = "10.101.0.1/24".parse().expect("address");
+        });
+        world.change_vpc(|vpc| {
+            vpc.listed = vec![
+                route("242.1.0.0/16", 254, false),
+                route("10.9.0.0/16", 252, false),
+                route("0.0.0.0/0", 254, false),
+                route("10.8.0.0/16", 254, true),
+                route("242.2.0.0/16", 254, false),
+            ];
+        });
+        world.change_pod("gw1", lost);
+        world.settle();
+        let hops = ["10.0.1.253", "10.0.1.252", "10.0.1.253", "10.0.1.254", "10.0.1.254"].map(String::from);
+        assert_eq!(world.main().1, hops, "kube-ovn's own and those of tunnels that name gw1 stay");
+    }
 }
 
 #[test]
@@ -286,6 +289,24 @@ fn a_deleted_tunnel_is_gone_when_both_gateways_were_seen_without_it() {
     assert_eq!(world.finalizer("ns1/demo"), causeway_core::vpc::status::Finalizer::Leave);
     world.visit("gw2");
     assert_eq!(world.finalizer("ns1/demo"), causeway_core::vpc::status::Finalizer::Remove);
+}
+
+#[test]
+fn a_record_without_labels_leads_to_a_vpc_of_that_name_too() {
+    let mut world = World::new();
+    world.vpc_tunnel("ns1/demo");
+    world.forget_record("kube-system/test-vpc-1.cluster2");
+    world.settle();
+    assert_eq!(world.reason("ns1/demo"), "PeerUnknown");
+    // As another operator writes it: nothing says whether the name is a gateway's or a VPC's.
+    world.record("cluster2/test-vpc-1", "172.50.16.29", "242.1.0.0/16");
+    world.settle();
+    world.visit("gw1");
+    assert_eq!(world.reason("ns1/demo"), "Up");
+    assert_eq!(
+        world.want("gw1").tunnels.values().next().expect("a tunnel").remote,
+        std::net::Ipv4Addr::new(172, 50, 16, 29)
+    );
 }
 
 fn eip(gateway: &str, last: u8) -> Event {
@@ -428,4 +449,63 @@ fn a_tunnel_that_is_nowhere_keeps_nobody_from_taking_over() {
     world.visit("gw2");
     world.change_vpc(|vpc| vpc.switch = wish("gw2 1"));
     now_at(&mut world, "gw2", "10.0.1.253");
+}
+
+#[test]
+fn delete_b_is_remembered_until_somebody_is_ready_to_take_over() {
+    let mut world = settled();
+    world.change_pod("gw2", |pod| pod.ready = false);
+    world.delete_gateway("gw1");
+    world.settle();
+    assert_eq!(
+        world.main().0.as_deref(),
+        Some("gw1"),
+        "nobody could do better, and its address is remembered"
+    );
+    world.change_pod("gw2", |_| {});
+    now_at(&mut world, "gw2", "10.0.1.253");
+}
+
+#[test]
+fn without_a_record_what_leads_to_a_gateway_that_is_down_is_moved_too() {
+    let mut world = World::new();
+    world.change_pod("gw1", |pod| pod.ready = false);
+    world.vpc_tunnel("ns1/demo");
+    now_at(&mut world, "gw2", "10.0.1.253");
+}
+
+#[test]
+fn a_contested_id_stops_no_failover() {
+    let mut world = settled();
+    world.members(&[("cluster1", "ours"), ("cluster1", "another"), ("cluster2", "theirs")]);
+    world.change_pod("gw1", |pod| pod.ready = false);
+    world.settle();
+    assert_eq!(world.main(), (Some("gw2".into()), vec!["10.0.1.253".into()]));
+}
+
+#[test]
+fn routes_follow_a_main_gateway_to_another_address() {
+    let mut world = settled();
+    world.change_pod("gw1", |pod| pod.lan = Some([10, 0, 1, 251].into()));
+    world.settle();
+    assert_eq!(world.main(), (Some("gw1".into()), vec!["10.0.1.251".into()]));
+}
+
+#[test]
+fn an_old_wish_is_not_granted_because_the_record_was_lost() {
+    let mut world = settled();
+    world.forget_record("kube-system/test-vpc-1.cluster1");
+    world.change_vpc(|vpc| {
+        vpc.switch = Some(Switch { text: "gw2".into(), to: "gw2".parse().expect("name"), all: false });
+    });
+    world.step();
+    assert_eq!(world.main().0.as_deref(), Some("gw1"), "where the routes lead");
+}
+
+#[test]
+fn of_three_only_those_that_listen_can_say_that_one_is_heard() {
+    let mut world = settled();
+    let name = |text: &str| text.parse().expect("name");
+    world.state.apply(Event::Silence { of: name("gw1"), by: name("gw2"), silent: true });
+    assert_eq!(seat(&world, "gw2"), Some(Seat::Main));
 }

@@ -1,13 +1,15 @@
 //! The command datapath: constant scripts in a gateway, everything that varies on their stdin.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use async_trait::async_trait;
+use causeway_core::names::Ipv4Cidr;
 use causeway_core::vpc::Plan;
 use sha1::{Digest as _, Sha1};
 
 use super::render::Input;
-use super::{Applied, Datapath, Digest, Listing, Looked, outcome, parse};
+use super::{Applied, Datapath, Digest, Flow, Listing, Looked, outcome, parse};
 use crate::Trouble;
 use crate::done::end_of;
 use crate::run::{Output, Run, RunError};
@@ -123,6 +125,14 @@ impl<R: Run> Datapath for Commands<R> {
         let answer = self.run(&START, "causeway-apply", &started(&APPLY, &input.bytes(term))).await?;
         let failures = outcome::failures(plan, &input, &answer.sections);
         Ok(Applied { listing: listing(&answer)?, failures })
+    }
+
+    async fn flows(&self, ranges: &[Ipv4Cidr]) -> Result<BTreeSet<Flow>, Trouble> {
+        self.list_flows(ranges).await
+    }
+
+    async fn take_flows(&self, flows: &BTreeSet<Flow>) -> Result<(), Trouble> {
+        self.learn_flows(flows).await
     }
 }
 

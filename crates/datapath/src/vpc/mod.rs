@@ -5,6 +5,7 @@
 //! apply:   Plan, term ─▶ stdin ─▶ constant script ─▶ sections ─▶ which steps failed, and Have
 //! examine: a tunnel's values ─▶ constant script ─▶ sections ─▶ who answered what
 //! monitor: a number, or time ─▶ constant script ─▶ changes, and digests of what is there
+//! flows:   ranges ─▶ constant script ─▶ flows; flows ─▶ constant script of another gateway
 //! watch:   other gateways' addresses ─▶ constant script ─▶ which of them fell silent, or is back
 //! ```
 //!
@@ -13,6 +14,7 @@
 
 mod commands;
 mod examine;
+mod flows;
 mod memory;
 mod monitor;
 #[cfg(test)]
@@ -22,13 +24,15 @@ mod parse;
 mod render;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
+use causeway_core::names::Ipv4Cidr;
 use causeway_core::vpc::{Have, Plan};
 
 pub use self::commands::Commands;
 pub use self::examine::{Answers, Beyond, Echo, Question};
+pub use self::flows::Flow;
 pub use self::memory::Memory;
 pub use self::monitor::{Heard, Monitor, Traffic};
 pub use self::watch::{Watch, Watched, Word};
@@ -48,6 +52,16 @@ pub trait Datapath: Send + Sync {
     /// one: [`Trouble::Superseded`], and nothing was changed. Without a term nothing is compared. An empty
     /// plan with a term makes the gateway remember it.
     async fn apply(&self, plan: &Plan, term: Option<u64>) -> Result<Applied, Trouble>;
+
+    /// The flows to some ranges that connection tracking knows; none where there is no such thing.
+    async fn flows(&self, _ranges: &[Ipv4Cidr]) -> Result<BTreeSet<Flow>, Trouble> {
+        Ok(BTreeSet::new())
+    }
+
+    /// Has connection tracking know flows that another gateway knew: they go on when their packets come here instead.
+    async fn take_flows(&self, _flows: &BTreeSet<Flow>) -> Result<(), Trouble> {
+        Ok(())
+    }
 }
 
 /// Stands for a listing: equal digests, equal listings.

@@ -44,7 +44,8 @@ tunnels() {
     case $first in
       [0-9]*:)
         word=${word%%[:@]*}
-        [[ $rest != *link/gre* ]] || gre[$word]=1
+        # As a number, which is how `-N` has it, or by its name.
+        [[ $rest != *'link/[778]'* && $rest != *link/gre* ]] || gre[$word]=1
         [[ $rest != *"$standby_group"* ]] || standby[$word]=1
         ;;
       [0-9]*)

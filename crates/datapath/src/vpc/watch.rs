@@ -23,6 +23,8 @@ pub struct Watched {
     pub outside: Ipv4Addr,
     /// The VPC's router.
     pub router: Ipv4Addr,
+    /// Whether it counts as lost already: then it is news when it is back.
+    pub lost: bool,
 }
 
 /// A line of it.
@@ -44,7 +46,10 @@ impl Watch {
 
     /// What it is to read.
     pub fn input(watched: &[Watched]) -> Vec<u8> {
-        let line = |it: &Watched| format!("{} {} {} {}\n", it.number, it.lan, it.outside, it.router);
+        let line = |it: &Watched| {
+            let lost = if it.lost { " lost" } else { "" };
+            format!("{} {} {} {}{lost}\n", it.number, it.lan, it.outside, it.router)
+        };
         started(&SCRIPT, watched.iter().map(line).collect::<String>().as_bytes())
     }
 }

@@ -4,15 +4,17 @@
 #   causeway-watch 7 back
 #   causeway-watch
 #
-# For each line of its input (a number, the gateway's address in the VPC, the one outside, the VPC's router) it sends an echo a
-# few times a second to both addresses, and over each link to whoever is always there: the router, and the underlay's gateway.
-# By echoes and not by ARP, because OVN answers ARP for a port whose node is dead.
+# For each line of its input (a number, the gateway's address in the VPC, the one outside, the VPC's router, and `lost` for one that
+# counts as lost already) it sends an echo a few times a second to both addresses, and over each link to whoever is always there:
+# the router, and the underlay's gateway. By echoes and not by ARP, because OVN answers ARP for a port whose node is dead.
 #
-# A gateway is lost when one of its links is silent so many times in a row. A link counts once it has answered; and nothing
-# counts while we do not reach those that are always there, for then it may be us. It is back when all its links have answered
-# twice as often in a row.
+# A gateway is lost when it is silent so many times in a row: in the VPC, or outside if the underlay's gateway is one that answers. A
+# link counts once it has answered; and no silence counts while we do not reach those that are always there, for then it may be us:
+# after two such misses all counting begins anew, since whoever comes back does not hear everybody at the same moment. It is back
+# when both links have answered twice as often in a row, or one alone for long.
 every=0.1
 misses=5
+alone=50
 says() {
   local line
   ping -n -O -i "$every" -I "$2" "$3" 2>/dev/null </dev/null | while read -r line; do
@@ -27,47 +29,59 @@ underlay_gateway() {
   read -r _ word gateway rest <<<"$(ip -4 route show default dev net1 2>/dev/null)"
   [[ $word == via ]] || gateway=
 }
+count() {
+  if [[ $2 == + ]]; then
+    seen[$1]=1 missed[$1]=0 streak[$1]=$((${streak[$1]-0} + 1))
+  elif [[ $1 == router || $1 == underlay ]]; then
+    # Who has never answered is not missed.
+    missed[$1]=$((${missed[$1]-0} + 1))
+    [[ ! ${seen[$1]-} || ${missed[$1]} -lt 2 ]] || missed[lan]=0 missed[outside]=0
+  else
+    ! is_here || missed[$1]=$((${missed[$1]-0} + 1))
+    streak[$1]=0
+  fi
+}
 # Whether we ourselves are where we should be: who has ever answered does.
 is_here() {
-  [[ ${seen[r]-} && ${missed[r]} -eq 0 ]] || return
-  [[ ! ${seen[u]-} || ${missed[u]} -eq 0 ]]
+  [[ ${seen[router]-} && ${missed[router]} -eq 0 ]] || return
+  [[ ! ${seen[underlay]-} || ${missed[underlay]} -eq 0 ]]
+}
+is_silent() {
+  [[ ${seen[$1]-} && ${missed[$1]-0} -ge $misses ]]
+}
+is_lost() {
+  is_silent lan || { [[ ${seen[underlay]-} ]] && is_silent outside; }
+}
+is_back() {
+  local lan=${streak[lan]-0} outside=${streak[outside]-0}
+  [[ $lan -ge $((2 * misses)) && $outside -ge $((2 * misses)) ]] ||
+    [[ ! ${seen[outside]-} && $lan -ge $alone ]] || [[ ! ${seen[lan]-} && $outside -ge $alone ]]
 }
 listen() {
-  local number=$1 lan=$2 outside=$3 router=$4 gateway= who sign lost= link
+  local number=$1 lan=$2 outside=$3 router=$4 lost=$5 gateway= who sign
   local -A seen missed streak
   underlay_gateway
   while read -r who sign; do
-    if [[ $sign == + ]]; then
-      seen[$who]=1 missed[$who]=0 streak[$who]=$((${streak[$who]-0} + 1))
-    else
-      missed[$who]=$((${missed[$who]-0} + 1)) streak[$who]=0
-    fi
-    if [[ $lost ]]; then
-      for link in e n; do
-        [[ ! ${seen[$link]-} || ${streak[$link]} -ge $((2 * misses)) ]] || continue 2
-      done
+    count "$who" "$sign"
+    if [[ ! $lost ]] && is_lost; then
+      lost=1
+      echo "causeway-watch $number lost"
+    elif [[ $lost ]] && is_back; then
       lost=
       echo "causeway-watch $number back"
-    else
-      for link in e n; do
-        [[ ${seen[$link]-} && ${missed[$link]} -ge $misses ]] && is_here || continue
-        lost=1
-        echo "causeway-watch $number lost"
-        break
-      done
     fi
   done < <(
-    says e eth0 "$lan" &
-    says n net1 "$outside" &
-    says r eth0 "$router" &
-    [[ ! $gateway ]] || says u net1 "$gateway" &
+    says lan eth0 "$lan" &
+    says outside net1 "$outside" &
+    says router eth0 "$router" &
+    [[ ! $gateway ]] || says underlay net1 "$gateway" &
     wait
   )
 }
 [[ $(ping -V 2>&1) == *iputils* ]] || missing 'ping of iputils'
 listeners=()
-while read -r number lan outside router; do
-  [[ ! $router ]] || { listen "$number" "$lan" "$outside" "$router" <&- & listeners+=($!); }
+while read -r number lan outside router lost; do
+  [[ ! $router ]] || { listen "$number" "$lan" "$outside" "$router" "$lost" <&- & listeners+=($!); }
 done <<<"$input"
 trap 'kill "${listeners[@]}" 2>/dev/null' EXIT
 trap 'exit 1' TERM HUP INT PIPE

@@ -1,4 +1,4 @@
-//! kube-ovn: VPCs, subnets and gateways.
+//! kube-ovn: VPCs, subnets, gateways and DNS servers.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -48,6 +48,9 @@ pub struct SubnetSpec {
     /// The network provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
+    /// The address of its router.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
 }
 
 /// A VPC's NAT gateway.
@@ -117,4 +120,36 @@ pub struct IptablesEipStatus {
     /// The address, once it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ip: Option<String>,
+}
+
+/// The DNS server of a VPC.
+#[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "kubeovn.io",
+    version = "v1",
+    kind = "VpcDns",
+    plural = "vpc-dnses",
+    status = "VpcDnsStatus",
+    derive = "PartialEq"
+)]
+#[serde(default)]
+pub struct VpcDnsSpec {
+    /// The VPC it serves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vpc: Option<String>,
+    /// Its subnet in the VPC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subnet: Option<String>,
+    /// The ConfigMap with its Corefile, from kube-ovn 1.16 on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corefile: Option<String>,
+}
+
+/// What kube-ovn says of a DNS server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct VpcDnsStatus {
+    /// Whether it was set up without an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active: Option<bool>,
 }

@@ -18,6 +18,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         kube_ovn::Subnet::crd(),
         kube_ovn::VpcNatGateway::crd(),
         kube_ovn::IptablesEIP::crd(),
+        kube_ovn::VpcDns::crd(),
         submariner::Cluster::crd(),
         submariner::ClusterGlobalEgressIP::crd(),
         submariner::ServiceDiscovery::crd(),

@@ -88,6 +88,9 @@ impl Given {
         ] {
             accounts::apply(&self.client, manifest).await?;
         }
+        if rooms.dns {
+            accounts::apply(&self.client, include_str!("../../../../../deploy/dns.yaml")).await?;
+        }
         if rooms.rules {
             accounts::apply(&self.client, include_str!("../../../../../deploy/rules.yaml")).await?;
         }

@@ -6,7 +6,7 @@ use anyhow::Context;
 use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret, Service};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
@@ -31,7 +31,7 @@ pub(super) async fn all(client: &Client) -> anyhow::Result<()> {
         empty(client, &kind, SYSTEM, |_| true).await?;
     }
     let ours = causeway_api::vpc::crds().into_iter().chain(causeway_api::rules::crds());
-    let ours = ours.chain(causeway_api::networks::crds());
+    let ours = ours.chain(causeway_api::dns::crds()).chain(causeway_api::networks::crds());
     let definitions = ours.chain(causeway_api::vpc::foreign::crds());
     let kinds: Vec<ApiResource> = definitions.flat_map(|crd| kinds_of(&crd)).map(|(kind, _)| kind).collect();
     try_join_all(kinds.iter().map(|kind| everywhere(client, kind))).await?;
@@ -43,8 +43,11 @@ pub(super) async fn all(client: &Client) -> anyhow::Result<()> {
         empty(client, &ApiResource::erase::<Lease>(&()), namespace, |_| true).await?;
         empty(client, &ApiResource::erase::<Secret>(&()), namespace, |_| true).await?;
     }
-    let prefix = |config: &DynamicObject| config.name_any() == "ovn-vpc-nat-config";
-    empty(client, &ApiResource::erase::<ConfigMap>(&()), SYSTEM, prefix).await?;
+    let configs = ["ovn-vpc-nat-config", "vpc-dns-config", "vpc-dns-corefile"];
+    let config = |config: &DynamicObject| configs.contains(&&*config.name_any());
+    empty(client, &ApiResource::erase::<ConfigMap>(&()), SYSTEM, config).await?;
+    let kube_dns = |service: &DynamicObject| service.name_any() == "kube-dns";
+    empty(client, &ApiResource::erase::<Service>(&()), SYSTEM, kube_dns).await?;
     let nodes = Api::all_with(client.clone(), &ApiResource::erase::<Node>(&()));
     remove(&nodes, |node| node.labels().contains_key(NODE_LABEL)).await?;
     namespaces(client).await

@@ -45,14 +45,20 @@ impl State {
         if carries { Seat::Main } else { Seat::Standby }
     }
 
-    /// Whether nobody who listens to a gateway hears it: all others of its VPC that are ready. Who is gone cannot say that it
-    /// is heard again, so what it said last stands.
+    /// Whether nobody who listens hears a gateway. Who is gone cannot say that it is heard again, so what it said last stands; and
+    /// who does not listen cannot contradict, however ready its pod says that it is.
     pub(in crate::vpc) fn is_dead(&self, gateway: &GatewayName) -> bool {
         let Some(to) = self.silent.get(gateway) else { return false };
         let vpc = self.gateways.vpc_of(gateway).unwrap_or_default();
         let mut others = self.gateways.of_vpc(vpc).filter(|name| *name != gateway);
         let hears = |name: &GatewayName| !to.contains(name);
-        !others.any(|name| hears(name) && self.gateways.get(name).is_some_and(|other| other.fit))
+        let listens = |name: &GatewayName| self.listening.contains(name);
+        !others.any(|name| hears(name) && listens(name) && self.gateways.get(name).is_some_and(|it| it.fit))
+    }
+
+    /// Whether a gateway is silent to another.
+    pub(in crate::vpc) fn is_silent_to(&self, gateway: &GatewayName, by: &GatewayName) -> bool {
+        self.silent.get(gateway).is_some_and(|to| to.contains(by))
     }
 
     /// Whether any gateway says that another is silent.
@@ -76,6 +82,12 @@ impl State {
         if news { self.elect(&vpc) } else { Touched::new() }
     }
 
+    pub(super) fn apply_listening(&mut self, gateway: GatewayName, listening: bool) -> Touched {
+        let vpc = self.gateways.vpc_of(&gateway).map(ToString::to_string);
+        let news = if listening { self.listening.insert(gateway) } else { self.listening.remove(&gateway) };
+        vpc.filter(|_| news).map(|vpc| self.elect(&vpc)).unwrap_or_default()
+    }
+
     fn forget_silence(&mut self, of: &GatewayName, by: &GatewayName) -> bool {
         let Some(to) = self.silent.get_mut(of) else { return false };
         let news = to.remove(by);
@@ -88,6 +100,7 @@ impl State {
     /// A gateway that comes up anew is not the one that fell silent, nor the one that heard so.
     pub(super) fn hear_anew(&mut self, gateway: &GatewayName) {
         self.silent.remove(gateway);
+        self.listening.remove(gateway);
         for of in self.silent.keys().cloned().collect::<Vec<_>>() {
             self.forget_silence(&of, gateway);
         }

@@ -26,7 +26,7 @@ impl State {
                 touched.extend(self.around_record(&record));
                 touched.extend(record.gateway.clone().map(Scope::Record));
                 touched.extend(self.own.is_former(record.cluster.as_ref()).then_some(Scope::Membership));
-                peers.extend(record.far());
+                peers.extend(record.fars());
                 vpcs.extend(self.own_vpc(&record));
             }
         }
@@ -75,7 +75,7 @@ impl State {
         for copy in changed.into_iter().flat_map(|(_, old, new)| [old, new]).flatten().chain(moved) {
             touched.extend(self.around_copy(&copy));
             touched.extend(self.own.is_former(copy.origin.as_ref()).then_some(Scope::Membership));
-            peers.extend(copy.far());
+            peers.extend(copy.fars());
             let (cluster, gateway) = (copy.cluster, copy.gateway);
             let peer = cluster.zip(gateway).map(|(cluster, gateway)| Peer { cluster, gateway });
             peers.extend(peer.map(Far::Gateway));

@@ -1,7 +1,9 @@
 //! Whether a tunnel by VPC would survive the loss of its gateway.
 
 use super::{FAILOVER, SWITCHED_PARTLY, TunnelStatus, set};
+use crate::names::GatewayName;
 use crate::vpc::objects::Tunnel;
+use crate::vpc::outcome::Trouble;
 use crate::vpc::state::State;
 
 /// Says what a switch on purpose left with the gateway that was the main one.
@@ -17,6 +19,15 @@ pub(super) fn set_condition(status: &mut TunnelStatus, state: &State, tunnel: &T
     status.standbys.clear();
     let Some((vpc, main)) = known else { return status.conditions.remove(FAILOVER) };
     let gateway = &main.gateway;
+    // Who has not been looked at since somebody else leads, or cannot be, is what it was.
+    let unseen = |name: &GatewayName| match state.outcome(name).map(|outcome| &outcome.result) {
+        None => true,
+        Some(result) => result.as_ref().is_err_and(Trouble::is_blindness),
+    };
+    let is_said = status.conditions.get(FAILOVER).is_some();
+    if is_said && !main.standbys.is_empty() && main.standbys.iter().all(unseen) {
+        return;
+    }
     let (truth, reason, mut message) = if main.hands_off {
         let message = format!(
             "kube-ovn itself fails over between several pods of a gateway of VPC {vpc}, so its routes are left to kube-ovn; flows \
