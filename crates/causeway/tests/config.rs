@@ -43,7 +43,7 @@ fn each_mistake_is_one_line_that_names_the_file_and_the_place() {
         ("workers: 0\n", "line 1: workers: `0`: 0 is not in 1..=65535"),
         ("workers: many\n", "line 1: workers: `many`: "),
         ("workers: 1\nworkers: 2\n", "line 2: duplicate"),
-        ("enable: [vpc, dns]\n", "line 1: enable: `dns` is none of: vpc, rules, networks"),
+        ("enable: [vpc, all]\n", "line 1: enable: `all` is none of: vpc, "),
         ("restrictNamespaces: maybe\n", "line 1: restrictNamespaces: `maybe` is none of: true, false"),
         ("\n\nclusterId: Not An Id\n", "line 3: clusterId: `Not An Id`: "),
         ("globalnetCidr: 242.0.0.0/33\n", "line 1: globalnetCidr: "),
