@@ -1,5 +1,7 @@
 //! `causeway controller`: flags and environment become the controller's options.
 
+mod contradiction;
+
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -15,7 +17,7 @@ use causeway_controller::{Options, rules, vpc};
 use causeway_core::vpc::Given;
 use causeway_core::vpc::shares::RECORDS_PER_MEMBER;
 use causeway_core::{ClusterId, Ipv4Cidr, ObjectKey};
-use clap::ValueEnum;
+use clap::{ArgAction, ValueEnum};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Client, Config};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -27,6 +29,9 @@ use crate::{clusters, networks};
 /// Keep gateways, records and statuses of one cluster as its objects say.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// A file in YAML that says what flags can: their names in camelCase (clusterId). A flag or its variable wins over it.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// What to do: a list of rooms. Each has its rights in a file of its name in deploy/.
     #[arg(long, value_name = "ROOM,…", value_delimiter = ',', value_enum, default_value = DEFAULT_ROOMS)]
     enable: Vec<RoomName>,
@@ -55,7 +60,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CIDR")]
     globalnet_within: Option<Ipv4Cidr>,
     /// Build only tunnels whose namespace is among spec.namespaces of their gateway's Vpc (none there: all are).
-    #[arg(long)]
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true", hide_default_value = true, value_name = "BOOL")]
     restrict_namespaces: bool,
     /// How many records of each other cluster are brought here from the broker, and how many of its tunnels' ends are
     /// compared: the first so many by name.
@@ -69,7 +75,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080", value_parser = listen)]
     listen: SocketAddr,
     /// Work without a lease; only for a single replica.
-    #[arg(long)]
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true", hide_default_value = true, value_name = "BOOL")]
     no_leader_election: bool,
     /// Where the leaders' leases live.
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", default_value = "kube-system", value_parser = namespace)]
@@ -107,7 +114,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", requires = "rules_tls_cert")]
     rules_tls_client_ca: Option<PathBuf>,
     /// Follow a kind of rules only while a data plane asks for it. Then no status is kept of the others.
-    #[arg(long)]
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true", hide_default_value = true, value_name = "BOOL")]
     watch_on_demand: bool,
     /// How many data planes may be connected to one replica.
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]

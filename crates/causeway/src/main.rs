@@ -5,6 +5,7 @@ mod check;
 mod clusters;
 #[cfg(feature = "completion")]
 mod completion;
+mod config;
 mod controller;
 mod daemon;
 #[cfg(feature = "diagnose")]
@@ -24,15 +25,13 @@ mod table;
 #[cfg(feature = "diagnose")]
 mod vpc;
 
-#[cfg(feature = "node")]
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
 use causeway_controller::words::describe;
-#[cfg(any(feature = "completion", feature = "node"))]
-use clap::CommandFactory;
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Joins the VPCs of many Kubernetes clusters: tunnels between their gateways, declared as objects.
 #[derive(Debug, Parser)]
@@ -103,7 +102,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(words());
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(refusal) => {
+            let _ = writeln!(std::io::stderr(), "error: {refusal}");
+            return ExitCode::from(BAD_USAGE);
+        }
+    };
     match run(cli.command) {
         Ok(code) => code,
         Err(error) => {
@@ -114,9 +119,33 @@ fn main() -> ExitCode {
     }
 }
 
+/// The exit code of a command line that makes no sense, as the parser of flags has it.
+const BAD_USAGE: u8 = 2;
+
+/// The command line, with what a config file says where one is given. Flags that make no sense end the process here.
+fn parse() -> Result<Cli, config::Refusal> {
+    let words = words();
+    let matches = Cli::command().get_matches_from(words.clone());
+    let (words, file) = config::completed(&Cli::command(), words, &matches)?;
+    let matches = match &file {
+        None => matches,
+        Some(file) => Cli::command().try_get_matches_from(words).map_err(|error| file.refuses_as(&error))?,
+    };
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let contradiction = match &cli.command {
+        Command::Controller(args) => args.contradiction(),
+        _ => None,
+    };
+    match (contradiction, file) {
+        (None, _) => Ok(cli),
+        (Some(what), Some(file)) => Err(file.refuses(&what)),
+        (Some(what), None) => Cli::command().error(ErrorKind::ArgumentConflict, what).exit(),
+    }
+}
+
 #[cfg(not(feature = "node"))]
-fn words() -> std::env::ArgsOs {
-    std::env::args_os()
+fn words() -> Vec<OsString> {
+    std::env::args_os().collect()
 }
 
 /// The command line; for `node` as flannel's manifests mean it.

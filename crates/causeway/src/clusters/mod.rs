@@ -19,7 +19,8 @@ use kubeconfig::Kubeconfigs;
 pub(crate) use list::{Listed, list};
 pub(crate) use trouble::Trouble;
 #[cfg(feature = "diagnose")]
-pub(crate) use trouble::{is_nobody_there, plain};
+pub(crate) use trouble::is_nobody_there;
+pub(crate) use trouble::plain;
 
 /// Which cluster a command is about.
 #[derive(Debug, clap::Args)]

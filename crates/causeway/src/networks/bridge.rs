@@ -6,6 +6,7 @@ use anyhow::Context;
 use causeway_controller::networks::Cloud;
 use causeway_controller::networks::bridge::{Bridge, Options};
 use causeway_core::Cidr;
+use clap::ArgAction;
 
 /// Networks as bridges (--provider bridge).
 #[derive(Debug, clap::Args)]
@@ -14,7 +15,8 @@ pub(super) struct BridgeArgs {
     #[arg(long, value_name = "FILE")]
     bridge_namespace: Option<PathBuf>,
     /// Let hosts on bridges reach whatever is outside, from the address of this machine.
-    #[arg(long)]
+    #[arg(long, action = ArgAction::Set, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true", hide_default_value = true, value_name = "BOOL")]
     bridge_nat: bool,
     /// Where their ranges may lie: whoever declares a network takes its addresses from everybody on this machine. By default
     /// in those that are private: 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16 and fc00::/7.

@@ -24,9 +24,8 @@ fn controller(cluster: &Cluster, log: &Path, flags: &[&str]) -> tokio::process::
     command.spawn().expect("it starts")
 }
 
-#[tokio::test]
-async fn everything_that_submariner_says_can_be_given_by_flag() {
-    let sandbox = Sandbox::bare().await;
+/// A first cluster without a controller and without anything of Submariner's, and the broker.
+async fn without_submariner(sandbox: &Sandbox) -> (Cluster, Cluster) {
     let (one, broker) = (sandbox.cluster(1).await, sandbox.broker().await);
     one.controller().await;
     sandbox.hold(&one).await;
@@ -35,7 +34,40 @@ async fn everything_that_submariner_says_can_be_given_by_flag() {
         one.kubectl(&["delete", kind, "--all", "-n", "submariner-operator"]).await.ok();
     }
     one.kubectl(&["delete", "gatewayexips", "--all", "-n", SYSTEM]).await.ok();
+    (one, broker)
+}
 
+#[tokio::test]
+async fn all_of_it_can_be_said_by_one_file_and_a_flag_wins_over_that() {
+    let sandbox = Sandbox::bare().await;
+    let (one, broker) = without_submariner(&sandbox).await;
+    let config = sandbox.folder().join("logs").join("controller.yaml");
+    let text = format!(
+        "# Who we are, and where the others are.\nkubeconfig: {}\nbrokerKubeconfig: {}\nclusterId: cluster1\n\
+         globalnetCidr: 242.0.0.0/16\negressIps:\n  - 242.0.0.1\n  - 242.0.0.2\nenable: [vpc]\n\
+         noLeaderElection: true\nidentity: test\nlisten: 127.0.0.1:0\nprobeInterval: 2s\n",
+        one.controller_kubeconfig().display(),
+        broker.kubeconfig.display(),
+    );
+    std::fs::write(&config, text).expect("written");
+    let log = std::fs::File::create(sandbox.folder().join("logs").join("own-controller.log")).expect("a log");
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_causeway"));
+    command.arg("controller").arg("--config").arg(&config).args(["--egress-ips", "242.0.0.5,242.0.0.6"]);
+    command.env_remove("KUBECONFIG").stdin(Stdio::null()).stdout(log.try_clone().expect("the log"));
+    let mut child = command.stderr(log).kill_on_drop(true).spawn().expect("it starts");
+    says(&one, SYSTEM, "gw1-cluster1", Some("172.50.16.11")).await;
+    one.create(&vxlan("file0", "gw1", "cluster2/gw1", "10.100.0.1/24")).await;
+    let status = one.built("file0").await.status.expect("a status");
+    assert_eq!(status.globalnet_cidr.as_deref(), Some("242.0.0.0/16"));
+    assert_eq!(status.global_egress_ip, ["242.0.0.5", "242.0.0.6"]);
+    one.kubectl(&["delete", "vpcnattunnel", "-n", NS, "file0"]).await.ok();
+    child.kill().await.expect("it runs");
+}
+
+#[tokio::test]
+async fn everything_that_submariner_says_can_be_given_by_flag() {
+    let sandbox = Sandbox::bare().await;
+    let (one, broker) = without_submariner(&sandbox).await;
     let log = sandbox.folder().join("logs").join("own-controller.log");
     let file = broker.kubeconfig.display().to_string();
     let mut child = controller(
