@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
@@ -109,10 +110,13 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody listens on. Somebody else may take it before we do, and then the server ends and says so.
+/// A port that nobody listens on, below those that outgoing connections get: a server that is restarted finds it free again.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    listener.local_addr().expect("its address").port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = u16::try_from(std::process::id() % 1000).unwrap_or_default() * 20;
+    let next = || 10_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    std::iter::repeat_with(next).take(1000).find(is_free).expect("a port")
 }
 
 /// The root of this project.

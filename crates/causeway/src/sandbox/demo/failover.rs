@@ -110,8 +110,7 @@ pub(super) async fn lose(
         signal,
         accepted,
         unplugged,
-        missed: logged("a gateway fell silent, or is heard again", "gateway", from)
-            .filter(|_| cause == Cause::Silent),
+        missed: logged("a gateway fell silent", "gateway", from).filter(|_| cause == Cause::Silent),
         elected: logged("another gateway is the main one", "to", to),
         recorded,
         routed,
