@@ -112,24 +112,20 @@ impl Records {
             for far in old.iter().flat_map(Record::fars) {
                 self.peers.remove(&far, key);
             }
-            if let Some((record, far)) = old.as_ref().and_then(|record| Some((record, record.far()?))) {
-                if record.origin.is_none() {
-                    self.exported.remove(&exported_name(&far), key);
-                    if let Far::Gateway(peer) = far {
-                        self.written_here.remove(&peer.gateway, key);
-                    }
+            if let Some(far) = old.as_ref().filter(|record| record.origin.is_none()).and_then(Record::far) {
+                self.exported.remove(&exported_name(&far), key);
+                if let Far::Gateway(peer) = far {
+                    self.written_here.remove(&peer.gateway, key);
                 }
             }
             for far in new.iter().flat_map(Record::fars) {
                 self.peers.insert(&far, key.clone());
                 self.emptied.remove(&far);
             }
-            if let Some((record, far)) = new.as_ref().and_then(|record| Some((record, record.far()?))) {
-                if record.origin.is_none() {
-                    self.exported.insert(&exported_name(&far), key.clone());
-                    if let Far::Gateway(peer) = far {
-                        self.written_here.insert(&peer.gateway, key.clone());
-                    }
+            if let Some(far) = new.as_ref().filter(|record| record.origin.is_none()).and_then(Record::far) {
+                self.exported.insert(&exported_name(&far), key.clone());
+                if let Far::Gateway(peer) = far {
+                    self.written_here.insert(&peer.gateway, key.clone());
                 }
             }
         }
